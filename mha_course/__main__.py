@@ -1,6 +1,6 @@
 """``python3 -m mha_course``: find a Python that suits, then let ``launch`` do the work.
 
-Kept in the syntax of old Pythons, so that they too answer with a sentence.
+It keeps to the syntax of old Pythons, so that they too print a clear sentence.
 """
 
 import os
@@ -13,9 +13,7 @@ PREFERRED = ("3.13", "3.12", "3.11", "3.14")
 
 
 def find_python():  # type: () -> list[str]
-    """Return the command of an installed Python that suits, as a list; empty where there is
-    none.
-    """
+    """Return the command of a suitable installed Python, as a list; empty if there is none."""
     if not hasattr(shutil, "which"):  # Python 2
         return []
     check = "import sys; sys.exit(not %r <= sys.version_info[:2] < %r)" % (OLDEST, TOO_NEW)
@@ -28,7 +26,7 @@ def find_python():  # type: () -> list[str]
 
 
 def main():  # type: () -> int
-    """Run the command here, or in a Python that suits, or say what is missing."""
+    """Run the command here, or in a suitable Python, or say what is missing."""
     if OLDEST <= sys.version_info[:2] < TOO_NEW:
         from mha_course.cli import launch
 

@@ -194,7 +194,7 @@ class GroupedQueryAttention(AttentionModule):
 def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
     """Attend from new tokens to themselves and to the cache, never to a later one; no dropout.
 
-    However a sequence is cut into chunks, they give what the whole gives with a causal mask.
+    However you cut a sequence into chunks, they give what all of it gives with a causal mask.
 
     Args: the cache, one for each layer, takes up the keys and values of x, the new tokens.
     Shape: x (B, T, C) -> out (B, T, C).

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 ACCENT = "#d08000"  # the one thing to look at in a picture
 ACCENT_ON_DARK = "#f0a030"
+ACCENT_BEHIND = "#fde9bd"  # of an area that words stand on
 BAR = "#5b7fb4"
 FOCUS = "#2f7fd1"  # what has the keyboard, where the page has no colour of its own for that
 CHOSEN = "#1f6fc4"  # behind white words
 WARNING = "#d97706"
 FAULT = "#c2255c"  # words that say what went wrong
-DIFFERS = "#b3261e"  # around a number that is not the target's
+DIFFERS = "#b3261e"  # around a number that is not the target's, and of an answer that is wrong
+RIGHT = "#116329"  # of an answer
 QUESTION = "#2f6fdb"
 HINT = "#8250df"
 STATUS = {
@@ -24,13 +26,14 @@ STATUS = {
     "error": "#cf4a3c",
 }
 QUIET = "#e8eaee"
+FADED = "#9aa1ad"  # what has been, and a line of a grid
 INK = "#1f2430"
 ON_COLOR = "#20242e"  # for words on the accent and on chips, which are the same on a dark page
 STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
 
 
 class HeadColour(NamedTuple):
-    """The two colours of a head: no single one is dark enough and told apart by all."""
+    """The two colours of a head: no single colour is dark enough and distinct for all readers."""
 
     ink: str  # lines, and what white words stand on
     fill: str  # areas and marks, told apart with every kind of colour vision
@@ -55,7 +58,7 @@ HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
 DARK = {
     "#ffffff": "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
     "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
-    "#858c99": "#858c99", "#9aa1ad": "#9aa1ad", ON_COLOR: ON_COLOR,
+    "#858c99": "#858c99", FADED: FADED, ON_COLOR: ON_COLOR,
 }  # fmt: skip
 SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
 SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")
@@ -84,9 +87,11 @@ def css_variables() -> str:
         "ink": INK, "hatch": HATCH["edgecolor"], "accent": ACCENT, "bar": BAR, "chosen": CHOSEN,
         "focus": f"var(--jp-brand-color1, {FOCUS})", "warning": WARNING,
         "fault": f"var(--jp-error-color0, {FAULT})", "question": QUESTION, "differs": DIFFERS,
+        "right": RIGHT,
         **STREAMS, **{f"status-{name}": colour for name, colour in STATUS.items()},
     }  # fmt: skip
-    on_dark = {"accent": ACCENT_ON_DARK, **{name: DARK[value] for name, value in STREAMS.items()}}
+    on_dark = {"accent": ACCENT_ON_DARK, "right": "#56d364", "differs": "#ff9b93"}
+    on_dark |= {name: DARK[value] for name, value in STREAMS.items()}
     shared = ":is(.mha-picture, .mha-card)"
     rules = [(f":where({shared})", variables), (f":where({DARK_PAGE} {shared})", on_dark)]
     return "".join(

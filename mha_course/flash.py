@@ -148,7 +148,7 @@ class _RecomputeBackward(torch.autograd.Function):
         """Return the gradients of q, k and v; d_x is the gradient of x."""
         if torch.is_grad_enabled():
             rule = "tiled_attention has no second derivative"
-            raise RuntimeError(f"{rule}: leave create_graph=True away, or use attention")
+            raise RuntimeError(f"{rule}: leave out create_graph=True, or use attention")
         q, k, v, context, log_sum, mask = ctx.saved_tensors
         # A row without a key gets weights 0.
         log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1)

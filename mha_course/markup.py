@@ -20,7 +20,7 @@ CAPTION = "max-width:44em;margin-top:6px;line-height:1.45"
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a text to so many characters, the last of which is then an ellipsis."""
+    """Cut a text to a number of characters, the last of which is then an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -68,7 +68,7 @@ def isolate(text: str) -> str:
 
 
 def isolate_word(text: str, most: int = 24) -> str:
-    """Bring a word from people to one short line that stands safely in a sentence or label."""
+    """Turn a user's word into one short line that is safe in a sentence or label."""
     return isolate(shorten(text, most))
 
 
@@ -88,7 +88,7 @@ def prose(text: str) -> str:
 
 
 def box(color: str, content: str) -> str:
-    """Set HTML off by a coloured line at its left."""
+    """Mark HTML with a coloured line on its left."""
     # No overflow-wrap:anywhere, which JupyterLab takes away where it does not trust the notebook.
     style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0;overflow-wrap:break-word"
     return f'<div style="{style}">{content}</div>'

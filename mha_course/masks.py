@@ -202,7 +202,7 @@ def _require_additive(place: str, mask: Tensor) -> None:
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
     others = mask[(mask != 0) & ~mask.isneginf()]
     if others.numel():
-        rule = "an additive mask must hold 0 and -inf alone"
+        rule = "an additive mask must hold only 0 and -inf"
         expected = "0 = may attend, -inf = hidden"
         got = f"{others[0].item():g} too"
         # A bias of the scores (ALiBi) is no mask: only very low numbers alone are meant as -inf.

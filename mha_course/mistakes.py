@@ -1,6 +1,6 @@
 """The one table of mistakes, whose words checker, tracer, bug hunt and grades share.
 
-They stand in ``data/mistakes.txt``. "# …" names a section, and below it stand its mistakes: "key:
+They are in ``data/mistakes.txt``. "# …" names a section, and below it are its mistakes: "key:
 title", then, indented, why that matters and what to do. A title may take two lines: it ends with
 the first line that ends with a full stop. What follows a slash in a key separates mistakes of one
 id that look different in different exercises. "/…" has no public id; "…/traced" is what a trace
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All that is said of it."""
+        """Its title, and why it matters."""
         return f"{self.title} {self.why}".rstrip()
 
     @property

@@ -1,4 +1,4 @@
-"""Where a token stands: added to the tokens (sinusoidal), or turned into queries and keys (RoPE).
+"""Positions of tokens: added to the tokens (sinusoidal), or turned into queries and keys (RoPE).
 
 Axes: B batch, H heads, S tokens, C = d_model width, D head width. Inputs that do not fit raise
 ShapeError. Angles are computed in float64, so that late positions are as exact as early ones, and
@@ -49,7 +49,7 @@ def sinusoidal_encoding(seq_len: int, d_model: int, *, device: Device = None) ->
 def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
     """Turn each pair of channels (i, i + D/2) by the angle position / base^(2i / D).
 
-    A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
+    A query turned by t and a key turned by s then have a dot product that depends only on t - s.
 
     Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the
         larger, the slower the slowest pair turns.

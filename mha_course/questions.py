@@ -219,7 +219,7 @@ def predicted(content: Mapping[str, Any]) -> set[str]:
 
 
 def due_line(file: Path, now: float) -> str:
-    """Say in a line how many questions are due; nothing where none is."""
+    """Say in a line how many questions are due; nothing if none is."""
     try:
         count = len(due(json.loads(file.read_text(encoding="utf-8")), now))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Source code as a page shows it: what it computes, without what stands beside that."""
+"""Source code as a page shows it: the computation, without what surrounds it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) ->
 
 
 def plain_body(function: Callable[..., Any]) -> str:
-    """Return what stands below a function's signature and docstring, from the left margin."""
+    """Return what comes below a function's signature and docstring, from the left margin."""
     first = _parsed(function).body[0].body[0]  # type: ignore[attr-defined]
     lines = plain_source(function, checks=True).splitlines()
     return textwrap.dedent("\n".join(lines[first.lineno - 1 :]))
@@ -71,7 +71,7 @@ def looked_up(source: str) -> Iterator[str]:
         table = tables.pop()
         tables += table.get_children()
         outer = table.get_type() == "module"
-        names = [name for name in table.get_symbols() if name.is_referenced()]
+        names = [x for x in table.get_symbols() if x.is_referenced() or x.is_declared_global()]
         yield from (name.get_name() for name in names if outer or name.is_global())
 
 

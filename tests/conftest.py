@@ -9,6 +9,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from rewriting import numbers
 
 mpl.use("agg")
 # files are tested side by side, and on a busy machine small tensors wait long for a thread
@@ -36,12 +37,6 @@ def device(request):
 @pytest.fixture
 def draw():
     """Draw normal numbers of a shape, the same in every run: ``draw(2, 5, seed=1)``."""
-
-    def numbers(*shape, seed=0, dtype=torch.float64, device="cpu"):
-        generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
-        return drawn.to(device=device, dtype=dtype)
-
     return numbers
 
 

@@ -2,21 +2,13 @@
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
 from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
 from torch.nn import functional as F
 
-from mha_course import attention as shared_forward
 from mha_course import caching, masks
-from mha_course.attention import (
-    MultiHeadAttention,
-    attention,
-    fused_attention,
-    merge_heads,
-    split_heads,
-)
+from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
 from mha_course.lessons.l11_kv_cache.decoding import splits
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
@@ -48,9 +40,7 @@ def test_every_split_gives_what_the_whole_gives():
 def test_steps_give_what_the_whole_gives():
     module, x = reference(bias=False), numbers(B, S, C)
     want = module.steps(x, is_causal=True)
-    weights = [
-        linear.weight for linear in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
-    ]
+    weights = [linear.weight for linear in module.children()]
     k = v = torch.zeros(B, H, 0, D, dtype=x.dtype)
     for place in range(S):
         out, k, v = caching.decode_step(x[:, place : place + 1], k, v, *weights, H)
@@ -70,30 +60,6 @@ def test_gradients_flow_through_the_cache():
     same(*(torch.autograd.grad(out, x, upstream)[0] for out in (outs, whole)))
 
 
-def test_grouped_with_a_head_each_is_multi_head():
-    for bias in (True, False):
-        mha, module = reference(bias), grouped(H, bias)
-        module.load_state_dict(mha.state_dict())
-        x, memory, other = numbers(B, T, C), numbers(B, S, C, seed=1), numbers(B, S, C, seed=2)
-        full = numbers(B, H, T, S, seed=3) > 0
-        full[0, 1, 2] = False
-        for mask in (None, full, full[0, 0], masks.padding_mask([S, 0], S)):
-            for got, want in zip(
-                module(x, memory, other, mask), mha(x, memory, other, mask), strict=True
-            ):
-                same(got, want)
-            got, nothing = module(x, memory, other, mask, need_weights=False)
-            same(got, mha(x, memory, other, mask)[0])
-            assert nothing is None
-        same(module(x)[0], mha(x)[0])
-        same(module(x, memory)[0], mha(x, memory)[0])
-        for need_weights in (True, False):
-            same(
-                module(x, is_causal=True, need_weights=need_weights)[0],
-                mha(x, mask=masks.causal_mask(T))[0],
-            )
-
-
 def test_grouped_equals_torchs_kernel():
     x, memory = numbers(B, T, C), numbers(B, S, C, seed=1)
     mask = (numbers(B, 1, T, S, seed=3) > 0) | (torch.arange(S) == 2)
@@ -109,13 +75,8 @@ def test_grouped_equals_torchs_kernel():
                     module(x, memory, mask=given, need_weights=need_weights)[0],
                     module.out_proj(merge_heads(context)),
                 )
-        weights = module(x, memory, mask=mask)[1]
-        same(
-            weights,
-            attention(
-                q, k.repeat_interleave(H // groups, 1), v.repeat_interleave(H // groups, 1), mask
-            )[1],
-        )
+        k, v = (x.repeat_interleave(H // groups, 1) for x in (k, v))
+        same(module(x, memory, mask=mask)[1], attention(q, k, v, mask)[1])
 
 
 def test_converted_heads_are_means_of_their_group():
@@ -133,16 +94,6 @@ def test_converted_heads_are_means_of_their_group():
             same(got, want)
 
 
-def test_a_row_without_a_key_gives_nothing():
-    module, x = grouped(2, bias=False), numbers(B, S, C).requires_grad_()
-    for need_weights in (True, False):
-        out, weights = module(x, mask=torch.zeros(S, S).bool(), need_weights=need_weights)
-        assert not out.any()
-        assert weights is None or not weights.any()
-        (gradient,) = torch.autograd.grad(out.sum(), x)
-        assert not gradient.any()
-
-
 def test_the_cache_weighs_what_was_foretold():
     cache = caching.KVCache()
     assert (cache.length, cache.bytes) == (0, 0)
@@ -150,9 +101,7 @@ def test_the_cache_weighs_what_was_foretold():
         module = grouped(2).float()
         caching.decode_chunk(module, numbers(B, new, C, seed=step, dtype=torch.float32), cache)
         assert cache.bytes == caching.kv_cache_bytes(1, B, cache.length, 2, D, 4)
-        assert (
-            cache.bytes == cache.k.untyped_storage().nbytes() + cache.v.untyped_storage().nbytes()
-        )
+        assert cache.bytes == sum(x.untyped_storage().nbytes() for x in (cache.k, cache.v))
     assert cache.length == 7
     assert caching.kv_cache_bytes(3, 5, 0, 2, D, 4) == 0
 
@@ -164,6 +113,15 @@ def test_what_was_handed_out_stays():
     cache.append(k + 1, k + 1)
     assert torch.equal(first, before)
     assert torch.equal(cache.k, torch.cat((k, k + 1), dim=2))
+
+
+def test_pages_give_back_the_text_in_its_order():
+    text, table = numbers(H, 12, D), torch.tensor([3, 0, 4, 99])  # the last is never read
+    pages = torch.zeros(5, H, 4, D, dtype=text.dtype)
+    pages[table[:3]] = text.unflatten(1, (3, 4)).transpose(0, 1)
+    for length in (0, 1, 4, 5, 11, 12):
+        assert torch.equal(caching.gather_pages(pages, table, length), text[:, :length])
+        assert torch.equal(caching.gather_pages(pages, table[:3], length), text[:, :length])
 
 
 def decoding(mask=None, keep=lambda cached, new: cached):
@@ -195,25 +153,6 @@ WRONG = {
     },
     test_gradients_flow_through_the_cache: {"cut from the graph": {"KVCache": CutFromTheGraph}},
 }
-# The same in the forward that all modules share.
-WRONG_FORWARD = {
-    test_grouped_equals_torchs_kernel: {
-        "hidden keys count as a score of 0": {
-            "_softmax_of_masked": lambda scores, mask: scores.nan_to_num(neginf=0.0).softmax(-1)
-        },
-        "mask ignored when fused": {
-            "fused_attention": lambda q, k, v, mask, *rest, is_causal: fused_attention(q, k, v)
-        },
-        "heads served in turn": {
-            "repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)
-        },
-    },
-    test_a_row_without_a_key_gives_nothing: {
-        "a row without a key sees all": {
-            "_softmax_of_masked": lambda scores, mask: scores.clamp(min=-1e9).softmax(-1)
-        }
-    },
-}
 
 
 def test_what_wrong_versions_are_made_with_is_right():
@@ -230,31 +169,8 @@ def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, caching, parts)
 
 
-@wrong_versions(WRONG_FORWARD)
-def test_wrong_parts_of_the_forward_disagree(check, parts):
-    assert fails_with(check, shared_forward, parts)
-
-
-def test_grouped_heads_on_each_device(device):
-    mha, x = (
-        MultiHeadAttention(C, H).to(device, torch.float16),
-        numbers(B, S, C, dtype=torch.float16).to(device),
-    )
-    module = caching.GroupedQueryAttention.from_multi_head(mha, 2)
-    cache = caching.KVCache()
-    outs = torch.cat(
-        [caching.decode_chunk(module, chunk, cache) for chunk in x.split((4, 1, 2), dim=1)], dim=1
-    )
-    want = module(x, mask=masks.causal_mask(S, device=device))[0]
-    assert outs.device == x.device
-    assert torch.allclose(outs, want, atol=5e-3)
-
-
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
-    "GroupedQueryAttention: num_heads must be a multiple of num_kv_heads. expected num_heads % "
-    "num_kv_heads == 0, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
-        lambda: caching.GroupedQueryAttention(24, 6, 4),
     "GroupedQueryAttention: num_kv_heads must be a positive int. expected num_kv_heads >= 1, got "
     "num_kv_heads=0": lambda: caching.GroupedQueryAttention(24, 2, 0),
     "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got "
@@ -262,10 +178,6 @@ ERRORS = {
     "d_model=20 or 25": lambda: caching.GroupedQueryAttention(24, 5, 1),
     "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
-    "repeat_kv: num_heads must be a multiple of G. expected num_heads % G == 0, got num_heads=3, "
-    "G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
-    "repeat_kv: num_heads must be a positive int. expected num_heads >= 1, got "
-    "num_heads=np.int64(4), fix: int(num_heads)": lambda: caching.repeat_kv(K, np.int64(4)),
     "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)":
         lambda: caching.decode_step(torch.ones(B, 2, C), CACHE, CACHE, W, W, W, W, H),
     "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)":
@@ -280,9 +192,10 @@ ERRORS = {
     "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, fix: "
     "w_o.to(torch.float32)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W.double(), H),
-    "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 3, 6), fix: k.unsqueeze(0), a "
-    "batch of one":
-        lambda: caching.repeat_kv(K[0], 2),
+    "gather_pages: pages must have 4 axes. expected (A, H, N, D), got (2, 3, 6)":
+        lambda: caching.gather_pages(K[0], torch.tensor([1, 0]), 2),
+    "gather_pages: table must have 1 axes. expected (n), got (1, 2)":
+        lambda: caching.gather_pages(K, torch.tensor([[1, 0]]), 2),
     "gather_pages: a text must fit into its pages. expected length <= n N = 6, got length=7":
         lambda: caching.gather_pages(K, torch.tensor([1, 0]), 7),
     "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":

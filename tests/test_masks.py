@@ -137,6 +137,9 @@ ERRORS = {
     "combine_masks: padding must be bool, True = may attend. expected torch.bool, got "
     "torch.int64, fix: padding.bool()":
         lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([S], S).long()),
+    "combine_masks: padding must be on the device of causal. expected cpu, got meta, fix: "
+    "padding.to('cpu')":
+        lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([S], S).to("meta")),
     "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
     "fix: mask.bool() if it holds 0 and 1": lambda: masks.additive_mask(torch.ones(3, 3),
         torch.float32),
@@ -201,17 +204,15 @@ def test_errors_say_what_and_how(message):
 def test_only_very_low_numbers_are_taken_for_hidden(scores, meant):
     expected = "expected 0 = may attend, -inf = hidden"
     message = (
-        f"to_attend: an additive mask must hold 0 and -inf alone. {expected}, got {scores[0]:g} too"
+        f"to_attend: an additive mask must hold only 0 and -inf. {expected}, got {scores[0]:g} too"
     )
     message += ", fix: mask.masked_fill(mask < -1e4, -math.inf)" if meant else ""
     refused(lambda: masks.to_attend(torch.tensor([0.0, -torch.inf, *scores]), "additive"), message)
 
 
 def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
-    for place in (
-        device,
-        "meta",
-    ):  # every machine has meta, and it shows what a machine without a GPU cannot
+    # every machine has meta, and it shows what a machine without a GPU cannot
+    for place in (device, "meta"):
         mask = masks.causal_mask(S, device=place)
         made = [mask, masks.additive_mask(mask, torch.float16), masks.from_attend(mask, "additive")]
         made += [
@@ -219,10 +220,10 @@ def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
             masks.top_left_causal_mask(T, S, device=place),
         ]
         assert {each.device.type for each in made} == {place}
-    assert (
-        masks.padding_mask(torch.tensor([3, 1], device=device), S, side="left").device.type
-        == device
-    )
+    lengths = torch.tensor([3, 1], device=device)
+    assert masks.padding_mask(lengths, S, side="left").device == lengths.device
+    with torch.device("meta"):
+        assert masks.padding_mask([3, 1], S, device="cpu").device.type == "cpu"
 
 
 def test_masks_of_any_length_are_made_in_one_graph():

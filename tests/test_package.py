@@ -14,13 +14,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "mha_course"
-ALONE = (
-    "__init__.py",
-    "__main__.py",
-    "cli/__init__.py",
-    "cli/launch.py",
-    "questions.py",
-)  # run before anything is installed
+# run before anything is installed
+ALONE = ("__init__.py", "__main__.py", "cli/__init__.py", "cli/launch.py", "questions.py")
 
 
 def imported(path):

@@ -17,15 +17,22 @@ DTYPES = (torch.float64, torch.float32)
 
 
 def test_waves_are_those_of_the_formula():
-    for tokens, width in (
-        (3000, C),
-        (1, 2),
-    ):  # in float32 alone, angles of late positions would be wrong
+    # in float32 alone, angles of late positions would be wrong
+    for tokens, width in ((3000, C), (1, 2)):
         places = torch.arange(tokens, dtype=torch.float64)[:, None]
         angles = places / 10000.0 ** (torch.arange(width // 2, dtype=torch.float64) * 2 / width)
         encoding = positions.sinusoidal_encoding(tokens, width)
         same(encoding[:, 0::2], angles.sin(), torch.float32)
         same(encoding[:, 1::2], angles.cos(), torch.float32)
+
+
+def test_a_default_device_changes_no_number():
+    x = numbers(B, H, S, D)
+    want = positions.rope(x, PLACES), positions.sinusoidal_encoding(S, C)
+    with torch.device("meta"):  # every machine has it, and it holds no numbers
+        got = positions.rope(x, PLACES.tolist()), positions.sinusoidal_encoding(S, C, device="cpu")
+        assert positions.sinusoidal_encoding(S, C).is_meta
+    assert all(map(torch.equal, got, want))
 
 
 def test_neighbours_turn_as_complex_numbers():
@@ -148,8 +155,8 @@ ERRORS = {
     "x.unsqueeze(0), a batch of one": lambda: positions.rope_interleaved(torch.ones(B, S, C),
         PLACES),
     "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
-    "D=3, fix: D=4":
-        lambda: positions.to_half_split(torch.ones(3)),
+    "D=1, fix: D=2":
+        lambda: positions.to_half_split(torch.ones(1)),
     "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
     "D=0":
         lambda: positions.to_interleaved(torch.tensor(1.0)),

@@ -151,11 +151,9 @@ def use_caching():
     cache = torch.randn(2, 4, 6, 6)
     caching.gather_pages(torch.randn(11, 4, 8, 6), torch.tensor([5, 0, 7]), 18)
     caching.decode_step(torch.randn(2, 1, 24), cache, cache, *torch.randn(4, 24, 24), 4)
-    grouped, kept, x = (
-        caching.GroupedQueryAttention(24, 4, 2),
-        caching.KVCache(),
-        torch.randn(2, 7, 24),
-    )
+    grouped = caching.GroupedQueryAttention(24, 4, 2)
+    kept = caching.KVCache()
+    x = torch.randn(2, 7, 24)
     grouped(x[:, :5], x)
     grouped(x[:, :5], x, need_weights=False)
     kept.append(*torch.randn(2, 2, 2, 2, 6))

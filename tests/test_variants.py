@@ -96,9 +96,8 @@ def results(module, run, x, target):
         out = run(module, x)
     (out * target).sum().backward()
     found = {"out": out, "gradient of x": x.grad}
-    if (
-        recorder.softmaxes and recorder.softmaxes[-1].numel() == B * H * S * S
-    ):  # not those of a single head
+    # not those of a single head
+    if recorder.softmaxes and recorder.softmaxes[-1].numel() == B * H * S * S:
         found["weights"] = recorder.softmaxes[-1].reshape(B, H, S, S)
     return found | parameter_gradients(module)
 
@@ -132,11 +131,8 @@ def test_every_pair_agrees(mask_name, bias, dtype, device, draw):
     found = {
         name: results(m, run, x, target) for name, (m, run) in runs(mha, mask_name, mask).items()
     }
-    without_bias = {
-        "none": 2,
-        "causal": 1,
-        "padding": 0,
-    }  # FoldedHeads, and Einsum, which takes no mask
+    # FoldedHeads, and Einsum, which takes no mask
+    without_bias = {"none": 2, "causal": 1, "padding": 0}
     assert (
         len(found)
         == {"none": 10, "causal": 6, "padding": 5}[mask_name] + (not bias) * without_bias[mask_name]
@@ -248,10 +244,8 @@ def test_a_bias_in_one_place_only_goes_to_pytorch_and_back(draw):
 
 
 def test_dropout_of_the_fused_kernel_is_for_training_alone(draw):
-    module, x = (
-        FusedKernel.from_reference(MultiHeadAttention(C, H, dropout=0.5).double()),
-        draw(B, S, C),
-    )
+    module = FusedKernel.from_reference(MultiHeadAttention(C, H, dropout=0.5).double())
+    x = draw(B, S, C)
     assert not torch.equal(module(x), module(x))
     module.eval()
     assert torch.equal(module(x), module(x))

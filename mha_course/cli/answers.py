@@ -43,7 +43,7 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 
 @dataclass
 class Cell:
-    """A cell of a notebook, as it is kept there."""
+    """A cell of a notebook, as stored."""
 
     source: str
     kind: str = "code"
@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass(eq=False)
 class Statement:
-    """One top-level statement of a cell; its node is None where the cell is no Python."""
+    """One top-level statement of a cell; its node is None if the cell is not Python."""
 
     source: str
     node: ast.stmt | None
@@ -69,13 +69,13 @@ class Statement:
 
     @property
     def first_line(self) -> str:
-        """What a message shows of it."""
+        """Its first line, as a message shows it."""
         return self.source.strip().split("\n")[0][:80]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the last check of an exercise was given, and where it stands among the statements."""
+    """The answer in the last check of an exercise, and its place among the statements."""
 
     exercise: str
     expression: str
@@ -83,7 +83,7 @@ class Answer:
 
 
 def read_cells(notebook: bytes) -> list[Cell]:
-    """Return the cells of a notebook. Raises: whatever JSON raises, where it is none."""
+    """Return the cells of a notebook. Raises: whatever JSON raises, if it is not a notebook."""
     cells = []
     for kept in json.loads(notebook)["cells"]:
         count = kept.get("execution_count")

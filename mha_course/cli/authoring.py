@@ -1,4 +1,4 @@
-"""For whoever maintains the course: train what ships, execute the notebooks."""
+"""For maintainers: train what ships, execute the notebooks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
 
 
 def link_to_site(notebook: NotebookNode) -> None:
-    """Put a link below the static picture of each widget, to the one that moves on the site."""
+    """Add a link below each widget's static picture to the live one on the site."""
     page = PAGE.search(notebook.cells[0].source)
     if not page:
         return

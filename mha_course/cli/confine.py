@@ -36,7 +36,7 @@ LONGEST = 64 << 20  # bytes of verdicts
 PAUSE = 0.3  # seconds between two looks
 TOO_MUCH_MEMORY = "It was stopped: it took more than 3 GiB of memory."
 TOO_MANY = f"It was stopped: it started more than {PROCESSES} processes."
-TOO_LONG = f"It was stopped: all answers of a learner together have {COMPUTING} seconds."
+TOO_LONG = f"It was stopped: the answers of one learner together have {COMPUTING} seconds."
 TOO_MUCH_TEXT = "It was stopped: its results are too long."
 INTERRUPTED = "It was interrupted."
 SETTINGS = {
@@ -55,9 +55,7 @@ CONTAINER = (
 
 
 def bubblewrap() -> list[str]:
-    """Return what stands before a command that may read Python and the course, and reach nothing
-    else.
-    """
+    """Return the prefix of a command that can read Python and the course, and nothing else."""
     nothing_shared = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
     ends = ["--die-with-parent", "--new-session", "--clearenv", "--setenv", "HOME", "/tmp"]
     # /tmp comes before what is bound, which may lie below it
@@ -76,7 +74,7 @@ def bubblewrap() -> list[str]:
 
 
 def why_not_confined() -> str:
-    """Return what is missing for a sandbox on this machine; nothing where one starts."""
+    """Return what is missing for a sandbox on this machine; empty if one starts."""
     if sys.platform != "linux":
         return f"{sys.platform}, which has no bubblewrap"
     if not shutil.which("bwrap"):
@@ -89,7 +87,7 @@ def why_not_confined() -> str:
 def run_judge(
     notebooks: Sequence[bytes], salt: str, confined: bool, stop: Event
 ) -> tuple[list[dict[str, Any]], str]:
-    """Judge the notebooks of one learner; return what the judge tells, and why it was stopped."""
+    """Judge the notebooks of one learner; return the judge's lines, and why it was stopped."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as request:
         asked = {"salt": salt, "seconds": SECONDS, "patience": ASLEEP}
         asked["sizes"] = [len(content) for content in notebooks]

@@ -28,7 +28,7 @@ from tqdm import tqdm
 import mha_course
 from mha_course.cli import confine
 from mha_course.cli.grading_pages import BEGINNING, Row, class_page, feedback_page
-from mha_course.cli.hand_ins import NO_NOTEBOOK, HandIn, in_roster, read_class, read_roster
+from mha_course.cli.hand_ins import NO_NOTEBOOK, HandIn, read_class
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, NAMES
 
@@ -42,12 +42,11 @@ PIECE = re.compile(
     r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)"""
     r"""[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
 )
-NOTHING = "Nothing was handed in."
-NO_EXERCISE = "There is no exercise of the course in what was handed in."
-NOT_JUDGED = "It was not judged: an answer of the same learner ended the program that judges them."
+NO_EXERCISE = "None of the course's exercises was handed in."
+NOT_JUDGED = "It was not judged: another answer of this learner ended the program that judges them."
 UNREAD = "This notebook could not be read: the program that reads it stopped."
-AGREES = "Its numbers agree with those of the reference on inputs that nobody could know before."
-OTHERWISE = "Its numbers are not those of the reference on inputs that nobody could know before."
+AGREES = "Its numbers agree with those of the reference on inputs nobody could know in advance."
+OTHERWISE = "Its numbers are not those of the reference on inputs nobody could know in advance."
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FORMULA = re.compile("(^|[;,|])(?= *[=+@＝＋－＠-])")
@@ -58,7 +57,6 @@ def grade(
     out: Path,
     *,
     confined: bool = True,
-    roster: Path | None = None,
     jobs: int | None = None,
 ) -> list[Row]:
     """Judge all answers in the notebooks of a folder, write the tables and pages, and return the
@@ -66,23 +64,21 @@ def grade(
 
     Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where
         the results of notebooks that are finished are kept, so that the next run goes on from
-        there; roster is a table with the names of the class; jobs is how many learners are judged
-        side by side.
+        there; jobs is how many learners are judged side by side.
     Raises: ShapeError, before anything is judged.
     """
-    names = read_roster(roster) if roster else {}
     with tempfile.TemporaryDirectory() as scratch:
         found = read_class(folder, Path(scratch))
         _prepare(folder, out)
         _require_sandbox(confined)
-        handed_in = sorted((in_roster(x, names) for x in found.hand_ins), key=lambda x: x.learner)
+        handed_in = sorted(found.hand_ins, key=lambda x: x.learner)
         kept = {x: out / "finished" / f"{_key(x)}.json" for x in handed_in if not x.trouble}
         new = defaultdict[str, list[HandIn]](list)
         for each, file in kept.items():
             if not file.exists():
                 new[each.learner].append(each)
         _judge(new, kept, confined, jobs or min(MOST_JOBS, _processors()))
-    rows = _collect(handed_in, kept, names.values())
+    rows = _collect(handed_in, kept)
     strays = [Row(x.name, "", "unreadable", "", x.trouble) for x in found.strays]
     _write(out, rows, strays, handed_in, found.notes)
     for note in found.notes:
@@ -129,9 +125,9 @@ def _judge(
 def rows_of(
     lines: Iterable[Mapping[str, Any]], number: int, salt: str, trouble: str
 ) -> list[tuple[str, ...]]:
-    """Return what was found of each answer in a notebook, of lines that may be forged.
+    """Return a row for each answer in a notebook, from lines that may be forged.
 
-    What is told first says which answers there are: then no answer has run yet.
+    The first lines say which answers there are, before any answer has run.
     """
     mine = [line for line in lines if line.get("notebook") == number]
     if not mine:
@@ -204,13 +200,9 @@ def _are_near(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return False
 
 
-def _collect(
-    handed_in: Sequence[HandIn], kept: Mapping[HandIn, Path], names: Iterable[str]
-) -> list[Row]:
-    """Return the rows of all learners, those of the roster who handed in nothing included."""
-    by_learner: dict[str, list[Row]] = {
-        name: [] for name in sorted({*names, *(each.learner for each in handed_in)})
-    }
+def _collect(handed_in: Sequence[HandIn], kept: Mapping[HandIn, Path]) -> list[Row]:
+    """Return the rows of all learners."""
+    by_learner: dict[str, list[Row]] = {each.learner: [] for each in handed_in}
     others = defaultdict[str, list[str]](list)  # by learner: what is no notebook
     for each in handed_in:
         if each.trouble == NO_NOTEBOOK:
@@ -227,9 +219,6 @@ def _collect(
     for learner, files in others.items():
         text = f"{', '.join(files[:20])}{' …' if files[20:] else ''}: {NO_NOTEBOOK}"
         by_learner[learner].append(Row(learner, "", "unreadable", "", text))
-    for learner, rows in by_learner.items():
-        if not rows:
-            by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
     return [row for rows in by_learner.values() for row in _best(rows)]
 
 
@@ -318,7 +307,7 @@ def _write(
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write a table of which no spreadsheet runs a cell, whatever separates its cells."""
+    """Write a table in which no spreadsheet runs a cell, whatever separates its cells."""
     file = io.StringIO()
     cells = [
         [FORMULA.sub(r"\1'", CONTROL.sub(" ", str(cell))) for cell in row]
@@ -360,15 +349,13 @@ def wide_table(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Grade a class and say what was found; return the exit status."""
+    """Grade a class and print the result; return the exit status."""
     about = "Judge the notebooks of a class, each learner in a sandbox; write tables and pages."
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
     text = "has NAME.ipynb, or NAME/*.ipynb, for each learner"
     parser.add_argument("folder", metavar="FOLDER", type=Path, help=text)
     text = "where grades.csv, class.html and feedback/NAME.html go"
     parser.add_argument("--out", required=True, type=Path, help=text)
-    text = "a .csv with a column name, and one id if you like, for the whole class"
-    parser.add_argument("--roster", metavar="TABLE", type=Path, help=text)
     text = f"how many learners are judged side by side (processors, at most {MOST_JOBS})"
     parser.add_argument("--jobs", metavar="N", type=int, choices=range(1, 65), help=text)
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
@@ -376,7 +363,7 @@ def main(argv: Sequence[str]) -> int:
     chosen = parser.parse_args(argv)
     folder, out, confined = chosen.folder, chosen.out, not chosen.unconfined
     try:
-        rows = grade(folder, out, confined=confined, roster=chosen.roster, jobs=chosen.jobs)
+        rows = grade(folder, out, confined=confined, jobs=chosen.jobs)
     except (ShapeError, OSError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         if "cannot be confined" in str(error):

@@ -32,7 +32,7 @@ BEGINNING = PAGE.partition("{")[0]
 
 
 class Row(NamedTuple):
-    """What was found of one answer; of a notebook that cannot be read, without an exercise."""
+    """The verdict on one answer, or without an exercise on a notebook that cannot be read."""
 
     learner: str
     exercise: str
@@ -51,7 +51,7 @@ def class_page(
 ) -> str:
     """Return the page of a class: what is misunderstood, and exercises by learners.
 
-    Args: strays are of files that are no learner's; notes are on the folder.
+    Args: strays are files that belong to no learner; notes are about the folder.
     """
     answers = [row for row in rows if row.exercise]
     learners = list(dict.fromkeys(row.learner for row in rows))

@@ -1,20 +1,18 @@
-"""Whose notebook is it? What lies in the folder of a class, in zips too, by learner."""
+"""Sort what is in the folder of a class, in zips too, by learner."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 import shutil
 import tempfile
-import unicodedata
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from mha_course.errors import ShapeError, require
+from mha_course.errors import require
 from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, LESSONS
 
 LARGEST = 100 << 20  # bytes of a notebook, or of the notebooks in a zip
@@ -35,12 +33,12 @@ OF_COPIES = {
     "notebook", "old", "solution", "submission", "try", "untitled", "version", "v",
 }  # fmt: skip
 NUMBER = re.compile(r"(.+?)[ _-]+(\d\d)(?:[ _-][a-z_]+)?$")  # of a lesson, behind a name
-NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
+NO_NOTEBOOK = "This is not a notebook (.ipynb), so nothing in it was judged."
 
 
 @dataclass(frozen=True)
 class HandIn:
-    """One file that was handed in: a notebook, or why it is none."""
+    """One file that was handed in: a notebook, or why it is not one."""
 
     parts: tuple[str, ...]  # of its path below the folder, those inside of zips included
     path: Path  # of what was unpacked, if it was in a zip
@@ -59,7 +57,7 @@ class HandIn:
 
 @dataclass
 class Class:
-    """All that was handed in: by learners, and files that are no learner's."""
+    """Everything that was handed in: by learner, and files that belong to no learner."""
 
     hand_ins: list[HandIn]
     strays: list[HandIn] = field(default_factory=list)
@@ -97,7 +95,7 @@ def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator
         elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
             yield from _inside(each, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
-            yield replace(each, trouble="This is no file of up to 100 MB.")
+            yield replace(each, trouble="This is not a file of up to 100 MB.")
         else:
             yield each
 
@@ -231,38 +229,3 @@ def _are_several(files: Sequence[HandIn], depth: int) -> bool:
         for exercise in each.exercises:
             owners[exercise] |= {person} - {""}
     return any(len(people) > 1 for people in owners.values())
-
-
-def read_roster(roster: Path) -> dict[str, str]:
-    """Return the names of a class, by their numbers and by all that their files may be called.
-
-    Raises: ShapeError where it is no table with a column of names.
-    """
-    try:
-        with roster.open(encoding="utf-8-sig", newline="") as file:
-            lines = [{str(k).lower(): v for k, v in line.items()} for line in csv.DictReader(file)]
-        pairs = [(line["name"].strip(), (line.get("id") or "").strip()) for line in lines]
-    except (OSError, ValueError, KeyError, AttributeError, csv.Error) as error:
-        expected = "a table in UTF-8 with a column name, and a column id if you like"
-        raise ShapeError("grade: --roster", "it cannot be read", expected, str(roster)) from error
-    many = Counter(name for name, _ in pairs)
-    people = defaultdict[str, set[str]](set)
-    for name, number in pairs:
-        shown = f"{name} ({number})" if many[name] > 1 else name
-        words = name.split()
-        orders = (words, words[-1:] + words[:-1], words[1:] + words[:1])  # Byron Ada
-        keys = {spell("".join(order)) for order in orders}
-        for key in {number, *keys} - {""}:
-            people[key].add(shown)
-    return {key: "".join(shown) for key, shown in people.items() if len(shown) == 1}
-
-
-def in_roster(each: HandIn, names: Mapping[str, str]) -> HandIn:
-    """Return a file with the name that its learner has in the roster, where it is there."""
-    by_name = names.get(spell(each.learner), each.learner)
-    return replace(each, learner=names.get(each.number, by_name))
-
-
-def spell(name: str) -> str:
-    """Return a name as Canvas writes it in the names of files: letters, without accents."""
-    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKD", name).casefold())

@@ -1,8 +1,8 @@
 """Judge all answers of one learner: the program that runs in a sandbox, and knows nobody else's.
 
 It reads a line of JSON and the notebooks from its input, and writes lines of JSON. This process
-runs none of the learner's code: each answer runs in a fork. Whoever reads the lines trusts no pass
-before the numbers in it are compared.
+runs none of the learner's code: each answer runs in a fork. The reader of these lines trusts no
+pass before it has compared its numbers.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ BEST_FIRST = ("correct", "wrong", "error", "unattempted")
 JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}  # keyctl's number
 ENDED = "Its process ended by itself, without a result."
 TOO_LONG = "It was stopped after {} seconds of computing. Does a loop never end?"
-ASLEEP = "It was stopped after {} seconds, in which it did not end."
-LEFT_ASIDE = " An empty stub below your answer was left aside."
-NO_DEFINITION = " No cell of code in the notebook defines `{}`. Was its cell deleted?"
-AS_TEXT = " `{}` is defined in a cell that is Markdown. Make it a cell of code."
+ASLEEP = "It was stopped after {} seconds, because it did not end."
+LEFT_ASIDE = " An empty stub below your answer was ignored."
+NO_DEFINITION = " No code cell in the notebook defines `{}`. Was its cell deleted?"
+AS_TEXT = " `{}` is defined in a Markdown cell. Make it a code cell."
 
 Verdict = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """What is asked for: seconds are those of computing, patience goes by the clock."""
+    """A request: seconds count computing time, and patience goes by the clock."""
 
     salt: str
     seconds: int
@@ -116,7 +116,7 @@ class Notebook:
         return ways
 
     def where(self, name: str) -> str:
-        """Say why a name is missing that no cell of code defines; nothing where one does."""
+        """Say why a name is missing if no code cell defines it; empty if one does."""
         if any(name in statement.changes for statement in self.statements):
             return ""
         defines = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b", re.MULTILINE)
@@ -339,7 +339,7 @@ def main() -> None:
             tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
         except Exception as error:  # whatever it is, it is no notebook
             known = type(error) is ValueError and str(error).startswith("There is")
-            text = f"This is no notebook that can be read ({type(error).__name__})."
+            text = f"This notebook cannot be read ({type(error).__name__})."
             tell(notebook=number, trouble=str(error) if known else text)
     for number, notebook in notebooks.items():
         for verdict in judge_all(notebook, request):

@@ -1,4 +1,4 @@
-"""Set up the course, open it, test it, bring a lesson back. Only the standard library is needed."""
+"""Set up the course, open it, test it, restore a lesson. Only the standard library is needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEED_CLONE = ("setup", "test", "render", "train", "address")
 COMMANDS = {  # each with what help says of it
     "setup": "install what the course needs into .venv, copy the lessons, and stop",
     "test": "set up and test the package and every notebook; other options go to pytest",
-    "reset": "bring one lesson back as it was, keeping yours beside it",
+    "reset": "restore one lesson, and keep your copy",
     "render": "execute notebooks in place (for maintainers)",
     "train": "train the model of the running example (for maintainers)",
     "address": "set the repository's address in every file (for maintainers)",
@@ -186,7 +186,7 @@ def _only_start(path: Path) -> Iterator[None]:
         try:
             _lock(file.fileno(), wait=False)
         except OSError:
-            print("Another start is setting up the course here. Waiting for it.", flush=True)
+            print("Another process is setting up the course here. Waiting for it.", flush=True)
             with suppress(OSError):
                 _lock(file.fileno(), wait=True)
         yield
@@ -215,7 +215,7 @@ def _fill(
 ) -> None:
     """Make the environment where it is not there or broken, and install into it."""
     unfinished = venv / "mha_course.unfinished"
-    print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
+    print("Setting up the course in .venv. This happens once and takes a few minutes.", flush=True)
     kind = _torch_kind()
     is_broken = unfinished.exists() or modules_are_gone
     has_pip = _output(python, "-m", "pip", "--version")
@@ -345,9 +345,9 @@ def copy_lessons() -> Path:
         copies.mkdir(exist_ok=True)
     except PermissionError as error:
         raise SetupError(
-            f"lessons are worked on in copies, which go into {copies}. expected a folder that can "
-            f"be written to, got {error.strerror}, fix: copy the course into a folder of your own "
-            f"and run the same command there"
+            f"you work on copies of the lessons, which go into {copies}. expected a folder that "
+            f"can be written to, got {error.strerror}, fix: copy the course into a folder of your "
+            f"own and run the same command there"
         ) from error
     record = copies / ".copied.json"  # what each lesson was like when it was copied
     digests = dict[str, str]()
@@ -378,7 +378,7 @@ def copy_lessons() -> Path:
 
 
 def reset_lesson(number: str) -> int:
-    """Bring one lesson back and keep the learner's beside it."""
+    """Restore one lesson and keep the learner's copy."""
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     lesson = lessons.get(number.zfill(2))
     if lesson is None:
@@ -398,7 +398,7 @@ def reset_lesson(number: str) -> int:
 
 
 def repository() -> str:
-    """Return where the course lies, as pyproject.toml says."""
+    """Return the course's address, from pyproject.toml."""
     project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["urls"]["Repository"])
 
@@ -410,9 +410,9 @@ def pages(repository: str) -> str:
 
 
 def set_address(name: str) -> None:
-    """Put the address of a repository, OWNER/NAME on GitHub, in place of the one that is there."""
+    """Replace the repository's address by that of OWNER/NAME on GitHub."""
     if not re.fullmatch(r"[\w-]+/[\w.-]+", name):
-        raise SetupError(f"this is no repository. expected OWNER/NAME, got {name}")
+        raise SetupError(f"this is not a repository. expected OWNER/NAME, got {name}")
     before = repository()
     old = before.removeprefix("https://github.com/")
     changes = {

@@ -51,6 +51,9 @@ MAKERS = {
         pronouns.report_from, (*range(7), 201, 202), 6, "lesson 15: its model from other seeds"
     ),
     "difference": Maker(head_runs.difference, (1, 2, 4), 90, "lesson 16: 200 runs with H heads"),
+    "two_layers": Maker(
+        head_runs.two_layers, ("difference", "pair"), 30, "lesson 16: 100 runs of two layers"
+    ),
     "thin": Maker(head_runs.thin, head_runs.HEADS, 8, "lesson 16: H heads that look up a key"),
     "one_layer": Maker(induction.one_layer, range(3), 25, "lesson 17: induction with one layer"),
     "bug_hunt": Maker(costs.measure, costs.CASES, 30, "lesson 19: what each mistake costs"),

@@ -1,11 +1,11 @@
 """A lesson as one page, which also presents itself: cells become blocks, and blocks go on slides.
 
 Every cell says in ``slideshow.slide_type`` what it is in a talk: ``slide`` and ``subslide`` begin a
-slide, ``-`` goes on the same one, ``fragment`` too, and waits for a key; ``notes`` are for the
-lecturer alone, ``skip`` is for readers. A slide's heading is ``lecture.claim``, which begins a
-slide as well. Paragraphs are the speaker's notes; formulas, tables, quotations and exercises go on
-the slide. ``lecture.text`` goes there instead, or below a picture. The first cell of a section also
-has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code`` or ``both``.
+slide, ``-`` goes on the same one, ``fragment`` too, and waits for a key; ``notes`` are only for the
+lecturer, ``skip`` is for readers. A slide's heading is ``lecture.claim``, which begins a slide as
+well. Paragraphs are the speaker's notes; formulas, tables, quotations and exercises go on the
+slide. ``lecture.text`` goes there instead, or below a picture. The first cell of a section also has
+its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code`` or ``both``.
 
 The page holds each picture and each widget once. What is on a slide says on which, and present.js
 moves it there and back.
@@ -132,7 +132,7 @@ class Page:
             self.add(html, self.slide, "data-notes")
 
     def _turn(self, kind: str, lecture: dict[str, Any], topic: str, *, title: bool = False) -> None:
-        """Begin a slide if a cell does; what its section says to the speaker is kept."""
+        """Begin a slide if a cell does; its section's notes for the speaker are kept."""
         above = lecture.get("claim") or topic
         if not self.slides or kind in ("slide", "subslide") or "claim" in lecture:
             self._begin(Slide(above, self.section, title))
@@ -191,6 +191,8 @@ class Page:
         shown = rendering.line(text)
         if level == 1:  # no line ends inside “Multi-head”
             shown = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', shown)
+        else:
+            shown += f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
         heading = f'<h{level} id="{anchor}">{shown}</h{level}>'
         if level < 3:
             self.section = text

@@ -1,4 +1,4 @@
-"""Plans for lectures: which sections of which lessons fit into so many minutes.
+"""Plans for lectures: which sections of which lessons fit into a given time.
 
 TEACHING.md shows this table: ``python -m mha_course.cli.plans`` writes it there.
 """

@@ -8,7 +8,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -28,7 +27,6 @@ from mha_course.widgets.base import DECK_VIEW
 
 _TO_LESSON = re.compile(r'href="(\d\d_\w+)\.ipynb#([^"]*)"')  # as reports have it
 Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.standalone returns it
-HERE = Path(__file__).parent
 LONG = 105  # columns from which on lines of output are broken
 HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
@@ -41,15 +39,6 @@ sys.path.insert(0, {root!r})
 from mha_course.plots import figures
 figures.on_site.set(True)
 del figures"""
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-{head}<style>{style}</style></head><body>
-{body}
-<script>{script}</script></body></html>
-"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,7 @@ class _Renderer(mistune.HTMLRenderer):
     """HTML in which code is highlighted and links between lessons lead to their pages."""
 
     def block_code(self, code: str, info: str | None = None) -> str:
-        """Highlight what is Python, or says nothing else."""
+        """Highlight code that is Python, or names no other language."""
         return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
 
     def block_html(self, html: str) -> str:
@@ -203,25 +192,6 @@ def execute(notebook: NotebookNode) -> None:
     notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
     authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
     del notebook.cells[0]
-
-
-def page(
-    title: str,
-    body: str,
-    views: Views = (),
-    *,
-    sheets: Sequence[str],
-    script: str = "",
-    head: str = "",
-) -> str:
-    """Join a body, the style sheets beside this file, and what draws its widgets, to one page."""
-    named = {view["name"]: view for view in views}.values()
-    style = [(HERE / sheet).read_text(encoding="utf-8") for sheet in sheets]
-    style += [styles(), *(view["css"] for view in named)]
-    scripts = [*map(script_of, named), script]
-    body = re.sub('<th(?: scope="col")?([^>]*)></th>', r"<td\1></td>", body)  # heads nothing
-    fields = {"head": head, "style": "\n".join(style), "script": "\n".join(scripts)}
-    return _PAGE.format(title=html.escape(title), body=body, **fields)
 
 
 def command(

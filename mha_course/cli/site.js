@@ -2,11 +2,13 @@
 
 import { enliven } from "./live.js";
 import { prepare } from "./present.js";
+import { prepareSearch } from "./search.js";
 
 const root = document.documentElement;
 const NEAR = "800px"; // before a widget is in sight
 const WIDE = matchMedia("(min-width: 1100px)"); // contents stand beside the text, as in the style sheet
 const DARK = matchMedia("(prefers-color-scheme: dark)");
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** Return what remembers the colours: for this page alone where a page from a file has no memory. */
 function memory() {
@@ -36,11 +38,13 @@ function unfold() {
   target.scrollIntoView();
 }
 
-/** Wake the widgets that have come near. */
+/** Wake the widgets that have come near; the one that opens the index plays once. */
 function wake(entries, watch) {
   const near = entries.filter(({ isIntersecting }) => isIntersecting).map(({ target }) => target);
   near.forEach((place) => watch.unobserve(place));
   enliven(near);
+  const opening = near.find((place) => "plays" in place.dataset);
+  if (!STILL.matches) opening?.querySelector("button.play").click();
 }
 
 /** Mark the section that is being read in the contents. */
@@ -69,6 +73,7 @@ button.addEventListener("click", change);
 DARK.addEventListener("change", paint);
 paint();
 prepare(document.querySelector(".present"), change);
+prepareSearch(document.querySelector(".lessons"));
 
 const contents = document.querySelector(".contents details");
 if (contents) {

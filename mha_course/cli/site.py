@@ -1,28 +1,27 @@
 """The reading site: an index, and each lesson as one page that needs no network and no Python.
 
 Lessons are executed for it as for decks, and the same renderer writes both. Widgets answer in the
-page, questions unfold their answers, exercises their hints. What stands under "Deeper" is folded.
-Without JavaScript all of it can be read: pictures stand in the places of widgets.
+page, questions unfold their answers, exercises their hints. Sections under "Deeper" are folded.
+Without JavaScript you can still read all of it: pictures replace widgets.
 """
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from mha_course import example
-from mha_course.cli import launch, rendering
+from mha_course.cli import launch, rendering, search
 from mha_course.cli.authoring import lessons
 from mha_course.cli.pages import SUMMARY, Page, read
-from mha_course.lessons.l00_start_here.masked_word_model import Look
-from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import esm
 
 NAME = "Multi-head attention, step by step"
@@ -31,45 +30,65 @@ PARTS = {
     8: "The shelf: what comes next",
     16: "The shelf: looking inside",
 }
-WHOLE_PASS = "07_multi_head_attention"
+FIRST, WHOLE_PASS = "00_start_here", "07_multi_head_attention"
+CARD = "card.png"  # 1200 by 630, which previews of links show
+HERE = Path(__file__).parent
 SHEETS = ("base.css", "site.css", "present.css")
+_PICTURE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
     "stroke='%230b7285' stroke-width='2.4'%3E%3Cpath d='M2 13C2 1 14 1 14 13'/%3E%3C/svg%3E"
 )
-
-
-def top(pages: Sequence[Page]) -> str:
-    """Return what is above every page: the name, the lessons, and what the buttons do."""
-    links = [f'<a href="{page.name}.html">{escape(page.title)}</a>' for page in pages]
-    rows = "".join(f"<li>{link}</li>" for link in links)
-    buttons = (
-        '<button type="button" class="present" hidden title="Show slides (P)">Present</button>'
-        '<button type="button" class="theme" hidden aria-label="Light or dark">◐</button>'
-    )
-    still = "Without JavaScript, the pictures on this page do not move."
-    return (
-        '<a class="skip" href="#text">Skip to the text</a>'
-        f'<header class="masthead"><a href="index.html">{NAME}</a>'
-        f'<details class="lessons"><summary>Lessons</summary><ul>{rows}</ul></details>'
-        f'{buttons}</header><noscript><p class="still">{still}</p></noscript>'
-    )
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data: 'self' file:; style-src 'unsafe-inline';
+ script-src 'unsafe-inline' 'self' file:">
+<meta name="description" content="{text}"><meta name="twitter:card" content="summary_large_image">
+<meta property="og:type" content="article"><meta property="og:title" content="{title}">
+<meta property="og:description" content="{text}"><meta property="og:url" content="{url}">
+<meta property="og:image" content="{card}"><link rel="icon" href="{icon}">
+<style>{style}</style></head><body>
+<a class="skip" href="#text">Skip to the text</a>
+<header class="masthead"><a href="index.html">{site}</a>
+<details class="lessons">
+<summary title="Search (/)">Lessons<span hidden> and search</span></summary><div>
+<input type="search" hidden placeholder="Search all lessons" aria-label="Search"><output></output>
+<ul class="results"></ul><ul>{lessons}</ul></div></details>
+<button type="button" class="present" hidden title="Show slides (P)">Present</button>
+<button type="button" class="theme" hidden aria-label="Light or dark">◐</button></header>
+<noscript><p class="still">Without JavaScript, the pictures on this page do not move.</p></noscript>
+{body}
+<script>{script}</script></body></html>
+"""
 
 
 def document(
-    title: str, body: str, views: rendering.Views, text: str, address: str, name: str
+    pages: Sequence[Page], title: str, text: str, body: str, views: rendering.Views, url: str
 ) -> str:
-    """Write a page, and in its head what search engines and previews read."""
-    facts = {"title": title, "description": text, "type": "article", "url": address + name}
-    facts["image"] = f"{address}preview.png"
-    tags = [f'<meta property="og:{key}" content="{escape(fact)}">' for key, fact in facts.items()]
-    tags += [
-        f'<meta name="description" content="{escape(text)}">',
-        f'<link rel="icon" href="{_ICON}">',
-    ]
-    head = "".join([*tags, '<meta name="twitter:card" content="summary_large_image">'])
-    script = esm("site.js", folder=rendering.HERE)
-    return rendering.page(title, body, views, sheets=SHEETS, script=script, head=head)
+    """Join a body to what leads to these lessons and what draws its widgets.
+
+    Args: text and url are for search engines and previews; the card lies beside the page.
+    """
+    links = {f"{page.name}.html": page.title for page in pages}
+    links |= {SUMMARY: "Part I on one sheet", launch.repository(): "Get the course"}
+    rows = (f'<li><a href="{to}">{escape(name)}</a></li>' for to, name in links.items())
+    named = {view["name"]: view for view in views}.values()
+    sheets = [(HERE / sheet).read_text(encoding="utf-8") for sheet in SHEETS]
+    script = esm("site.js", folder=HERE)
+    return _PAGE.format(
+        title=escape(title),
+        text=escape(text),
+        url=escape(url),
+        site=NAME,
+        card=escape(url.rpartition("/")[0] + f"/{CARD}"),
+        icon=_ICON,
+        style="\n".join([*sheets, rendering.styles(), *(view["css"] for view in named)]),
+        lessons="".join(rows),
+        body=re.sub('<th(?: scope="col")?([^>]*)></th>', r"<td\1></td>", body),  # heads nothing
+        script="\n".join([*map(rendering.script_of, named), script]),
+    )
 
 
 def read_lessons(
@@ -95,7 +114,7 @@ def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = F
     pages = read_lessons(numbers, saved=saved)
     write(pages, folder, address)
     write_index(pages, folder, address)
-    (folder / "preview.png").write_bytes(_preview())
+    shutil.copyfile(launch.PACKAGE / "data" / CARD, folder / CARD)
     names = ["", *(f"{page.name}.html" for page in pages)]
     places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>\n'
@@ -109,11 +128,11 @@ def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool 
         before = _link(pages[at - 1], "prev", "Before") if at else "<span></span>"
         after = _link(pages[at + 1], "next", "Next") if at + 1 < len(pages) else ""
         pager = f'<nav class="pager" aria-label="Lessons">{before}{after}</nav>'
-        body = top(pages) + page.body(pager, presented=presented)
+        body = page.body(pager, presented=presented)
         text = f"{page.title}: a lesson on multi-head attention, with pictures that answer."
         title = f"{page.title} · {NAME}"
         name = f"{page.name}.html"
-        written = document(title, body, page.views, text, address, name)
+        written = document(pages, title, text, body, page.views, address + name)
         (folder / name).write_text(written, encoding="utf-8")
     shutil.copyfile(launch.PACKAGE / "data" / SUMMARY, folder / SUMMARY)
 
@@ -123,52 +142,80 @@ def _link(page: Page, rel: str, word: str) -> str:
 
 
 def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
-    """Write the page that leads to the others."""
+    """Write the page that leads to the others, and what it shows and searches of them."""
     readme = (launch.COURSE / "README.md").read_text(encoding="utf-8")
     table = [line.strip("| ").split(" | ") for line in readme.splitlines()]
     about = {int(row[0]): row[2:] for row in table if row[0].isdecimal()}
-    living = (block.html for block in pages[0].blocks if block.html.startswith('<div class="live"'))
-    first = next(living, "")
     rows = ""
     for page in pages:
         number = int(page.name[:2])
         text, minutes = about[number]
         rows += f"</ul><h2>{PARTS[number]}</h2><ul>" if number in PARTS else ""
         rows += (
-            f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
-            f"<small>{minutes} min</small><br>{rendering.line(text)}</li>"
+            f'<li>{_thumbnail(page, folder)}<div><a href="{page.name}.html">{escape(page.title)}'
+            f"</a> <small>{minutes} min</small><br>{rendering.line(text)}</div></li>"
         )
-    names = [page.name for page in pages]
-    begin = f"Start lesson {int(names[0][:2])}"
-    watch = f'<a href="{WHOLE_PASS}.html">Watch the whole pass</a>' if WHOLE_PASS in names else ""
     repository = launch.repository()
     links = " or ".join(f'<a href="{url}">in {name}</a>' for name, url in pages[0].badges.items())
     commands = (
         f"git clone {repository} && cd {repository.rpartition('/')[2]}\npython3 -m mha_course"
     )
+    shown = {page.name: page for page in pages if page.name in (FIRST, WHOLE_PASS)}
     body = (
-        f'{top(pages)}<main id="text" class="index"><h1>{NAME}</h1>'
-        "<p>Attention decides which words a word takes something from. Point at a word to see "
-        "where it looks. Then let <em>cat</em> and <em>dogs</em> change places: a small trained "
-        "model answers in this page.</p>"
-        f'{first}<p class="badges"><a href="{names[0]}.html">{begin}</a>{watch}</p>'
+        f'<main id="text" class="index"><h1>{NAME}</h1>{_opening(shown, pages[0])}'
         "<p>Twenty lessons build this in PyTorch, step by step. Read them here, and write "
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
-    written = document(NAME, body, pages[0].views[:1] if first else [], text, address, "")
+    views = [view for page in shown.values() for view in page.views[:1]]
+    written = document(pages, NAME, text, body, views, address)
     (folder / "index.html").write_text(written, encoding="utf-8")
+    search.write(pages, folder)
 
 
-def _preview() -> bytes:
-    words = example.SENTENCE.split()
-    shown = HeadExplorer(Look()(example.SENTENCE)[0], queries=words, head=1, follow="it")
-    return shown.png()
+def _opening(shown: Mapping[str, Page], first: Page) -> str:
+    """Write what the index opens with: the whole pass, which plays once, and the first explorer."""
+    html = ""
+    links = f'<a class="start" href="{first.name}.html">Start lesson {int(first.name[:2])}</a>'
+    if WHOLE_PASS in shown:
+        scene = _first_figure(shown[WHOLE_PASS])
+        html += (
+            "<p>One sentence on its way through a small trained model, with the words on the left. "
+            "Watch how <em>it</em> finds out that it stands for <em>cat</em>.</p>"
+            f"{scene.replace('<div', '<div data-plays', 1)}"
+            "<p>Your turn: click a word to follow it, or point at a number to see what it is made "
+            "of.</p>"
+        )
+        links += f'<a href="{WHOLE_PASS}.html">How the whole pass works: lesson 7</a>'
+    html += f'<p class="badges">{links}</p>'
+    if FIRST in shown:
+        html += (
+            "<h2>Try another sentence</h2><p>The same model answers in this page. Point at a word "
+            "to see where it looks. Then swap <em>cat</em> and <em>dogs</em>, or type a sentence."
+            f"</p>{_first_figure(shown[FIRST])}"
+        )
+    return html
+
+
+def _first_figure(page: Page) -> str:
+    """Return the first widget of a page, or its first figure where none is live."""
+    blocks = (block.html for block in page.blocks)
+    return next(html for html in blocks if html.startswith(("<figure", '<div class="live"')))
+
+
+def _thumbnail(page: Page, folder: Path) -> str:
+    """Write the first picture of a page as a file, which the index loads when it comes near."""
+    found = _PICTURE.search("".join(block.html for block in page.blocks))
+    if not found:
+        return ""
+    picture = f"{page.name}.svg"
+    (folder / picture).write_bytes(base64.b64decode(found[1]))
+    return f'<img loading="lazy" src="{picture}" alt="{found[2]}">'
 
 
 def main(argv: Sequence[str]) -> int:
-    """Build the site and say where it lies; return the exit status."""
+    """Build the site and say where it is; return the exit status."""
 
     def run(chosen: Namespace) -> str:
         build(chosen.numbers, chosen.out, chosen.address.rstrip("/") + "/", saved=chosen.saved)

@@ -45,7 +45,7 @@ def build(
 
 
 def joined(length: int, lessons: Sequence[Page]) -> Page:
-    """Join what a plan uses of some lessons to one page."""
+    """Join the parts of lessons that a plan uses into one page."""
     plan = plans.PLANS[length]
     page = Page(f"plan_{length}", title=plan.title)
     page.slides.append(Slide(plan.title, "", title=True))
@@ -70,7 +70,7 @@ def _moved(html: str, lesson: int) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Build lecture decks and say where they lie; return the exit status."""
+    """Build lecture decks and say where they are; return the exit status."""
 
     def run(chosen: Namespace) -> str:
         if not chosen.saved:

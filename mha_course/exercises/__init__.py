@@ -28,7 +28,7 @@ __all__ = [
 # Every lesson imports this module once, so it is here that a learner hears how to keep answers.
 if "google.colab" in sys.modules:
     print("Colab does not keep this page: File ▸ Save a copy in Drive keeps your answers.")
-    print("What passes is also in my_attention.py, in the folder at the left: download it, too.")
+    print("What passes is also in my_attention.py, in the folder on the left. Download it, too.")
 elif "BINDER_LAUNCH_HOST" in os.environ:
     print("Binder does not keep this page: File ▸ Download keeps your answers.")
-    print("What passes is also in my_attention.py, in the folder at the left: download it, too.")
+    print("What passes is also in my_attention.py, in the folder on the left. Download it, too.")

@@ -23,7 +23,7 @@ def trace_answer(
 ) -> tuple[Trace | None, str]:
     """Return a trace of an answer's first call, None if it made no tensor, and why it stopped.
 
-    Of a class its forward is traced.
+    For a class, its forward is traced.
     """
     traces: list[Trace] = []
 

@@ -1,8 +1,8 @@
 """How mistakes in the steps of attention are made, whatever the exercise; words are in mistakes.py.
 
-Each is the right answer with one step replaced. Where two come out alike, the one that stands first
-here is named. Mistakes in a whole function, or in a step that one lesson alone has, are registered
-in that lesson.
+Each is the right answer with one step replaced. Where two give the same result, the first one here
+is named. Mistakes in a whole function, or in a step that only one lesson has, are registered in
+that lesson.
 """
 
 from __future__ import annotations
@@ -423,6 +423,10 @@ def _fill(value: float) -> Function:
     return lambda z, m: z.masked_fill(~m, value)
 
 
+def _plus_infinities(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores + ~mask * -math.inf
+
+
 def _uncleaned(hide: Function) -> Change:
     """Hide keys in another way, and leave a row that sees nothing as it comes."""
     return {"hide": hide, "empty": _identity}
@@ -498,7 +502,11 @@ MASKS = [
         ],
         but=("gpt2_attention",),
     ),
-    mistake("mask-times-minus-inf", hide=lambda z, m: z + ~m * -math.inf),
+    mistake(
+        "mask-times-minus-inf",
+        {"hide": _plus_infinities, "empty": lambda w, mask: w.nan_to_num(0.0)},
+        hide=_plus_infinities,
+    ),
 ]
 
 OUTPUT = [
@@ -530,7 +538,8 @@ BY_STAGE = [  # known by the rule that is broken, without numbers
 
 OTHERS = [
     mistake("/dot-of-vectors", crashes="1D tensors expected, but got"),
-    mistake("/mm-of-matrices", crashes="self must be a matrix"),
+    mistake("/mm-of-matrices", crashes="self must be a matrix|must be a 3D tensor"),
+    mistake("/caret", crashes=r"bitwise_xor|for \^"),
     mistake("/sqrt-of-a-tensor", crashes=r"sqrt\(\): argument 'input'"),
     mistake("/math-of-one-number", crashes="only one element tensors can be converted"),
     mistake(

@@ -1,6 +1,6 @@
 """All lessons of the course in their order, and by name what is asked in them.
 
-A lesson is loaded when something of it is asked for: ``check("softmax", …)`` loads lesson 4 alone.
+A lesson is loaded when something of it is asked for: ``check("softmax", …)`` loads only lesson 4.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _exercise(name: str) -> Exercise:
 
 @cache
 def mistakes_of(name: str) -> tuple[Mistake, ...]:
-    """Return the mistakes that may be made in an exercise: those of steps, and of its lesson."""
+    """Return the mistakes possible in an exercise: those in its steps, and its lesson's own."""
     return (*STEP_MISTAKES, *getattr(_module(FOLDER_OF[name]), "MISTAKES", ()))
 
 

@@ -34,8 +34,10 @@ def compare(
     if isinstance(want, int):
         return _whole_number(got, want)
     if not isinstance(got, Tensor):
-        kind = "a tensor" if axes or want.dtype != torch.bool else "True or False"
-        return Stage.TYPE, f"should be {kind}, but is of type {type(got).__name__}."
+        kind = "one tensor" if axes or want.dtype != torch.bool else "True or False"
+        name = type(got).__name__
+        what = f"a {name} of {len(got)}" if isinstance(got, tuple | list) else f"of type {name}"
+        return Stage.TYPE, f"should be {kind}, but is {what}."
     if not is_readable(got):
         return Stage.TYPE, "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:

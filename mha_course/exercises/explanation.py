@@ -1,4 +1,4 @@
-"""Say what is wrong with an answer: name the mistake, or else tell as much as is certain."""
+"""Say what is wrong with an answer: name the mistake, or say as much as is certain."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _ALL_FORMS = [*KINDS][:4]
 # Of these a sentence on the mistake alone does not say what was seen.
 _SEEN = (Stage.NARROW, Stage.WIDE, Stage.NO_INT, Stage.SIZES)
 _STOPS_IN_FLOAT32 = (
-    "Your answer runs in float64 but stops in float32. Is a dtype written into it, instead of "
-    "being taken from the input?"
+    "Your answer runs in float64 but stops in float32. Does it name a dtype, instead of taking it "
+    "from the input?"
 )
 _DIFFERS_IN_FLOAT32 = (
     "Your answer agrees in float64 but not in float32: digits are lost where large numbers cancel "
@@ -176,7 +176,7 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
             "With one token, and with queries of 0, it is right: check the scores, their scale and "
             "the softmax."
         )
-    return "mask", "Without a mask all is right: check how the mask is applied."
+    return "mask", "Without a mask everything is right: check how you apply the mask."
 
 
 def _named_by_stage(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:

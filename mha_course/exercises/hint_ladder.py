@@ -27,7 +27,7 @@ class Hint:
 
     @property
     def title(self) -> str:
-        """How far up the ladder this is."""
+        """How far up the ladder the learner is."""
         return f"Hint {len(self.levels)} of {len(ladder(self.name))}"
 
     @property
@@ -48,7 +48,7 @@ class Hint:
 
     @property
     def is_last(self) -> bool:
-        """Whether there is none after it."""
+        """Whether no hint comes after it."""
         return len(self.levels) == len(ladder(self.name))
 
     def steps(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 def live_card(
     kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a card as front ends show it, nothing where there are no widgets.
+    """Return a card as front ends show it, or nothing without widgets.
 
     Args: as of ``widgets.card.Card``.
     """

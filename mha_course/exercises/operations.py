@@ -49,7 +49,7 @@ class Rule:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Operation]]:
-    """Keep every operation on tensors, and what is handed to NumPy or to Python's lists."""
+    """Keep every operation on tensors, and what goes to NumPy or to Python's lists."""
     operations: list[Operation] = []
     with _Operations(operations), _Exits(operations):
         yield operations

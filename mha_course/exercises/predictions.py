@@ -51,14 +51,14 @@ class Prediction:
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is right; None without one, and where it cannot be read."""
+        """Whether the answer is right; None if there is none, or if it cannot be read."""
         if self.given is None or not has_form(self.question, self.given):
             return None
         return self.meant == self.question.right
 
     @property
     def meant(self) -> str | None:
-        """The answer of the question that was given in other words; None if none was."""
+        """The question's answer that the learner's words mean; None if they mean none."""
         return read_answer(self.question, self.given or "")
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ def remember(name: str, status: str) -> None:
 def update(change: Callable[[dict[str, Any]], None]) -> None:
     """Change what is kept where that is possible; never raise.
 
-    A broken file is laid aside: people can mend what a program cannot read.
+    A broken file is moved aside: people can repair what a program cannot read.
     """
     if switched_off():
         return
@@ -72,12 +72,12 @@ def update(change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def switched_off() -> bool:
-    """Return whether the environment says that nothing is to be kept."""
+    """Return whether the environment turns progress off."""
     return os.environ.get(SWITCH, "").strip().lower() == "off"
 
 
 def kept() -> dict[str, Any] | None:
-    """Return all that is kept, nothing where there is no file, and None where the file is broken.
+    """Return all entries, none if there is no file, and None if the file is broken.
 
     Raises: OSError.
     """

@@ -27,7 +27,7 @@ def read_answer(question: Question, text: str) -> str | None:
 
 
 def has_form(question: Question, text: str) -> bool:
-    """Return True for what has the form of an answer, right or wrong."""
+    """Return True if a text has the form of an answer, right or wrong."""
     if read_answer(question, text) is not None:
         return True
     if question.choices:

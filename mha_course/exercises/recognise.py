@@ -62,7 +62,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
         named = mistake_by_error(exercise, [mutant.mistakes[0] for mutant in fitting], error)
         fitting = [mutant for mutant in fitting if mutant.mistakes == (named,)]
         if named and not fitting:
-            because = "The text of its error is the one that this mistake gives."
+            because = "Its error message is the one this mistake gives."
             return Recognition((named,), because)
     elif len({mutant.mistakes for mutant in fitting}) > 1:
         every = [answered(at) for at in range(len(exercise.cases))]

@@ -1,4 +1,4 @@
-"""What was found of an answer, as text, as HTML, and as a card with buttons that help."""
+"""The verdict on an answer, as text, as HTML, and as a card with buttons that help."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MANY = 3  # failures until the solution is offered
 
 @dataclass(frozen=True)
 class Report:
-    """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
+    """The verdict on an answer: shows itself in a notebook, prints as one line elsewhere.
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
-    of a known mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or
-    None. ``because`` is not shown: it says how the verdict is known, for anyone who asks why, or is
-    None. It names the rule that found a fault and, where a mistake was recognised, the steps of the
+    of a known mistake or None; ``stage`` where it departs from the reference, such as ``"shape"``,
+    or None. ``because`` is not shown: it says how the verdict is known, for anyone who asks why, or
+    is None. It names the rule that found a fault and, where a mistake was recognised, the steps of the
     reference that were replaced and the number of inputs on which that equals the answer; of a
     right answer it says what was tried.
     """
@@ -159,6 +159,6 @@ class _Helper:
 
 
 def _part(title: str, content: str) -> str:
-    """Set off what a button brought, under a title that folds it."""
+    """Show what a button brought, under a title that folds it."""
     summary = f"<summary><strong>{escape(title)}</strong></summary>"
     return f'<details open class="part">{summary}{content}</details>'

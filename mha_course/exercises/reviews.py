@@ -15,8 +15,8 @@ from mha_course.markup import box
 from mha_course.questions import due, histories, is_due, review_questions
 
 NONE_DUE = (
-    "Nothing to review now. Questions on a lesson come when its exercises are done, and come "
-    "again later; a week takes ten minutes at most."
+    "Nothing to review now. Questions on a lesson come when you have done its exercises, and "
+    "again later. Expect ten minutes a week at most."
 )
 
 

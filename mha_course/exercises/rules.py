@@ -1,7 +1,7 @@
-"""The rules by which an answer is judged on one case, in the order in which they are asked.
+"""The rules by which an answer is judged on one case, in order.
 
 Each is ``rule(call, outcome, target) -> Fault | None``: how the answer was called, what came of it,
-and what the reference makes of the same arguments.
+and what the reference returns for the same arguments.
 """
 
 from __future__ import annotations
@@ -166,12 +166,12 @@ def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | Non
         text = "The result is right, but a gradient is NaN."
         return None if "nan gradient" in allows else Fault(Stage.NAN_GRADIENT, text)
     if compare.compare(gradient, target, "?" * target.dim(), call.tolerance):
-        return Fault(Stage.GRADIENT, "The result is right, but its gradient is not.")
+        return Fault(Stage.NO_GRADIENT, LOST_GRADIENT)
     return None
 
 
 def forbidden_operation(call: Call, _: Outcome, __: Any) -> Fault | None:
-    """Run the answer once more, and look at the operations that it is made of."""
+    """Run the answer once more, and look at its operations."""
     if not call.exercise.rules:
         return None
     with recorded() as operations:
@@ -240,7 +240,7 @@ def attempt(
 
 
 def right_result(exercise: Exercise, arguments: Sequence[Any]) -> Any:
-    """Return what the reference makes of some arguments."""
+    """Return what the reference returns for some arguments."""
     with torch.no_grad():
         return exercise.run(exercise.reference, *arguments)
 

@@ -31,7 +31,7 @@ LIBRARIES = (
 
 @dataclass
 class Outcome:
-    """What came of a call: a result, or an error; and whether its inputs were left alone."""
+    """The outcome of a call: a result or an error, and whether its inputs are unchanged."""
 
     result: Any = None
     error: BaseException | None = None
@@ -45,7 +45,7 @@ def as_list(result: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def settings_as_before() -> Iterator[None]:
-    """Put back the default dtype, the default device and the grad mode of torch."""
+    """Restore torch's default dtype, default device and grad mode."""
     dtype = torch.get_default_dtype()
     device = torch.get_default_device()
     try:
@@ -93,7 +93,7 @@ def is_float(x: Any) -> bool:
 
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
-    """Describe what was raised, in which line of the learner's, and with which shapes."""
+    """Describe what was raised, in which of the learner's lines, and with which shapes."""
     last = last_line(error.__traceback__)
     if isinstance(error, KeyboardInterrupt):  # the stop button of a notebook
         where = f" in your line `{isolate_text(last[0])}`. Does a loop never end?" if last else "."
@@ -126,7 +126,7 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an error, none where that of a learner's own itself raises one."""
+    """Return the text of an error; empty if a learner's own error raises another."""
     with contextlib.suppress(Exception):
         return str(error)
     return ""

@@ -84,7 +84,7 @@ Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """What a learner is to write: the reference, its hints, its inputs, and what else is asked."""
+    """What a learner has to write: the reference, its hints, its inputs, and what else it asks."""
 
     reference: Function  # the function or class to be written, which ``solution`` shows
     # The first three hints, in prose with code between backticks. The third tells the shapes of
@@ -189,7 +189,7 @@ class Mistake:
 
     @property
     def name(self) -> str:
-        """Its public id; empty where it has none."""
+        """Its public id; empty if it has none."""
         return self.row.id
 
     def belongs_to(self, exercise: Exercise) -> bool:
@@ -229,7 +229,7 @@ def mistake(
 
 @dataclass(frozen=True)
 class Lesson:
-    """All that is asked in one lesson, in its order."""
+    """Everything asked in one lesson, in order."""
 
     number: int
     title: str

@@ -1,4 +1,4 @@
-"""Keep each answer that passes in ``my_attention.py``, beside the notebook: a module to take home.
+"""Keep each answer that passes in ``my_attention.py``, next to the notebook: a module to keep.
 
 An answer is copied with what it names: imports, numbers, and functions of the same notebook. Each
 exercise has a region of the file, in the order of the lessons. All other text in it stays.
@@ -117,13 +117,6 @@ def solved(name: str) -> Any:
         return own
 
 
-def kept() -> list[str]:
-    """Return the names of the exercises whose answers the file holds, in its order."""
-    file = Path(f"{MODULE}.py")
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [name for name, _ in REGION.findall(text)]
-
-
 def write(name: str, answer: Any, file: Path) -> str:
     """Write an answer into a file. Raises: NotKeptError, OSError."""
     sentence = f"It is kept in {file.name}."
@@ -135,7 +128,7 @@ def write(name: str, answer: Any, file: Path) -> str:
         aside = next(name for name in names if not name.exists())
         file.replace(aside)
         before = OPENING
-        sentence += f" The old file was no Python, and is now {aside.name}."
+        sentence += f" The old file was not valid Python, and is now {aside.name}."
     regions = dict(REGION.findall(before))
     if str(getattr(answer, "__module__", "")).startswith("mha_course."):
         raise NotKeptError("it is the course's own")
@@ -143,7 +136,7 @@ def write(name: str, answer: Any, file: Path) -> str:
     parts.add(name, answer, {key: text for key, text in regions.items() if key != name})
     others = REGION.sub(lambda found: "" if found[1] == name else found[0], before)
     text = _without_clashes(parts.texts, name, others)
-    after = _with_region(before, name, text)
+    after = _with_region(_under_other_names(before, name, text), name, text)
     ast.parse(after)
     temporary = file.with_suffix(".part")  # so that a killed kernel leaves the old file whole
     temporary.write_text(after, encoding="utf-8")
@@ -194,21 +187,44 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
                 if re.search("^# (end)?region", text, re.MULTILINE):
                     raise NotKeptError("one of its lines begins with “# region” or “# endregion”")
                 return text.rstrip() + "\n", function.__globals__
-    raise NotKeptError(f"{value.__name__} is no function or class at the top level of a cell")
+    raise NotKeptError(f"{value.__name__} is not a function or class at the top level of a cell")
 
 
 def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
     """Join statements; a name that others bind to another text gets a number at its end."""
-    bound = dict[str, str]()  # the statement that binds a name, in a form that can be compared
-    for node in ast.parse(others).body:
-        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
+    bound = _bindings(others)
     joined = "\n\n\n".join(text.rstrip("\n") for text in _in_order(texts)) + "\n"
     for name, text in texts.items():
         meant = ast.dump(ast.parse(text))
         if name != answer and bound.get(name, meant) != meant:
-            numbered = (f"{name}_{n}" for n in range(2, 1000))
-            joined = _renamed(joined, name, next(x for x in numbered if x not in {*bound, *texts}))
+            joined = _renamed(joined, name, _numbered(name, {*bound, *texts}))
     return joined
+
+
+def _under_other_names(before: str, answer: str, text: str) -> str:
+    """Rename what other regions have bound to the name of an answer, such as the course's own."""
+    meant = _bindings(text)[answer]
+    taken = set(_bindings(before))
+
+    def renamed(region: re.Match[str]) -> str:
+        body = region[2]
+        if region[1] == answer or _bindings(body).get(answer, meant) == meant:
+            return region[0]
+        return region[0].replace(body, _renamed(body, answer, _numbered(answer, taken)))
+
+    return REGION.sub(renamed, before)
+
+
+def _bindings(source: str) -> dict[str, str]:
+    """Return the names that statements bind, with the statement in a form that can be compared."""
+    bound = dict[str, str]()
+    for node in ast.parse(source).body:
+        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
+    return bound
+
+
+def _numbered(name: str, taken: set[str]) -> str:
+    return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
 
 
 def _in_order(texts: dict[str, str]) -> Iterator[str]:
@@ -240,9 +256,11 @@ def _renamed(source: str, old: str, new: str) -> str:
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     for before, token, after in reversed([*zip(tokens, tokens[1:], tokens[2:], strict=False)]):
         is_keyword = after.string == "=" and before.string in ("(", ",")
-        if token.string == old and before.string != "." and not is_keyword:
+        is_original = before.string == "import" and after.string == "as"
+        if token.string == old and before.string != "." and not is_keyword and not is_original:
             (row, start), (_, end) = token.start, token.end
-            lines[row - 1] = lines[row - 1][:start] + new + lines[row - 1][end:]
+            bound = f"{old} as {new}" if before.string == "import" else new
+            lines[row - 1] = lines[row - 1][:start] + bound + lines[row - 1][end:]
     return "".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Say in words whether two ways to compute something come to the same."""
+"""Say in words whether two computations agree."""
 
 from __future__ import annotations
 

@@ -40,9 +40,8 @@ def count_flops(run: Callable[[], Any]) -> Flops:
 def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     """Run a function and return the most bytes that tensors made in it took at any one time.
 
-    What was there before, such as arguments and parameters, is not counted; what a kernel uses
-    inside itself is not seen. On the "meta" device, where no numbers exist, any length can be
-    tried.
+    Earlier tensors, such as arguments and parameters, are not counted; what a kernel uses inside
+    itself is not seen. On the "meta" device, where no numbers exist, any length can be tried.
 
     x + 1 and its exponentials, in float32:
 
@@ -100,6 +99,6 @@ class _Memory(DispatchMode):
                 self.storages[key] = weakref.ref(storage, partial(self.forget, key, size))
 
     def forget(self, key: int, size: int, _: object) -> None:
-        """Take off a storage whose last tensor is gone: its key may be that of another one soon."""
+        """Remove a storage whose last tensor is gone: its key may be that of another one soon."""
         del self.storages[key]
         self.now -= size

@@ -55,6 +55,18 @@ def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     return model.attention_weights(*encode([text.words for text in texts], device=model.device))
 
 
+@torch.no_grad()
+def around_attention(
+    model: MaskedWordModel, ids: Tensor, mask: Tensor | None, layer: int
+) -> tuple[Tensor, Tensor]:
+    """Return the stream before and after the attention of a layer, (N, S, C) each."""
+    x = model.embed(ids)
+    for block in model.blocks[:layer]:
+        x = block(x, mask)  # (N, S, C)
+    block = model.blocks[layer]
+    return x, x + block.attention(block.attention_input(x), mask=mask)[0]
+
+
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average each head's weight from the first to the second word of a relation, (L, H).
 
@@ -80,8 +92,8 @@ def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[i
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average the weight at the same two positions where they are not related at all, (L, H).
 
-    What a head would score that attends by position and not by word. A sentence in which the two
-    words belong together in another way is left out, too; a pronoun and the other noun do not.
+    This is the score of a head that attends by position and not by word. A sentence in which the
+    two words belong together in another way is left out, too; a pronoun and the other noun do not.
     Arguments as for relation_weights.
     """
     total = weights.new_zeros(weights.size(0), weights.size(2))
@@ -93,7 +105,7 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
             total += related * weights[:, unrelated, :, *pair].mean(1)
             count += related
     if count == 0:
-        rule = f"the words of {relation!r} stand at the same places everywhere"
+        rule = f"the words of {relation!r} are at the same positions everywhere"
         raise ValueError(f"position_baseline: {rule}")
     return total / count
 
@@ -138,10 +150,10 @@ def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentenc
 
 
 def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Exchange the second word of each pair of a relation with the word before it.
+    """Swap the second word of each pair of a relation with the word before it.
 
-    Their pairs lead from the first word: under "word" to where the second stands now, under "place"
-    to where it stood.
+    Their pairs lead from the first word: under "word" to where the second is now, under "place" to
+    where it was.
 
     >>> from mha_course.datasets.grammar import Sentence, sentences
     >>> text = Sentence(("the", "grey", "cat", "slept"), "so", {"subject": ((3, 2),)})

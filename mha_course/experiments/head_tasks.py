@@ -1,4 +1,4 @@
-"""Tasks on which one head and several with as many parameters differ, and what learns them.
+"""Tasks on which one head differs from several with as many parameters, and models for them.
 
 Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S
 tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content.

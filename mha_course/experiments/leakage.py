@@ -43,7 +43,7 @@ def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     """
     require_tokens("token_dependence", "x", x, "B S C")
     if not torch.equal(_output(fn, x), _output(fn, x)):
-        rule = "fn must give the same twice"
+        rule = "fn must return the same twice"
         fix = "fn.eval(), if it is a module with dropout"
         got = "two outputs that differ"
         raise ShapeError("token_dependence", rule, expected="no randomness", got=got, fix=fix)

@@ -13,10 +13,11 @@ PATH = Path(__file__).parents[1] / "data" / "figures.json"
 
 
 class Precomputed(NamedTuple):
-    """What was measured, for each number of heads, seed of a training, or name."""
+    """Measurements, by number of heads, seed of a training, or name."""
 
     # R² of 200 runs on the difference of TwoTokens, of seeds that lesson 16 does not use
     difference: dict[int, list[float]]
+    two_layers: dict[str, list[float]]  # R² of 100 runs of two layers of one head, by target
     # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
     thin: dict[int, dict[str, list[float]]]
     one_layer: dict[int, dict[str, float]]  # ``induction.accuracies`` of lesson 17

@@ -60,7 +60,7 @@ class EncoderBlock(nn.Module):
     ) -> Tensor:
         """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention.
 
-        With a cache x are the new tokens alone; each sees itself and all that came before.
+        With a cache, x holds only the new tokens; each sees itself and all that came before.
         """
         if self.norm_first:
             x = x + self._attend(self.norm1(x), mask, cache, is_causal)  # (B, S, C)
@@ -69,7 +69,7 @@ class EncoderBlock(nn.Module):
         return self.norm2(x + self.dropout(self.feed_forward(x)))  # (B, S, C)
 
     def attention_input(self, x: Tensor) -> Tensor:
-        """Return what the attention reads of x (B, S, C)."""
+        """Return what the attention reads for x (B, S, C)."""
         return self.norm1(x) if self.norm_first else x
 
     def to_torch(self) -> nn.TransformerEncoderLayer:
@@ -168,7 +168,7 @@ class TokenModel(nn.Module):
 
 
 class WordModel(TokenModel):
-    """Read words and give each place one logit for every word of the vocabulary.
+    """Read words and give each position one logit for every word of the vocabulary.
 
     Args: vocab_size is V, max_len the longest sentence, the others as for Encoder.
     Raises: SentenceError for a sentence longer than max_len.
@@ -191,7 +191,7 @@ class WordModel(TokenModel):
         self.to_words = nn.Linear(d_model, vocab_size)
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Add what each word is to where it stands, counted from start: ids (B, S) to (B, S, C)."""
+        """Add word and position embeddings, counted from start: ids (B, S) to (B, S, C)."""
         self.require_here("ids", ids)
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings

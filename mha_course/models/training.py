@@ -28,7 +28,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute on so many threads inside.
+    """Compute on a fixed number of threads inside.
 
     Training takes one: with more, partial sums are added in another order, so the same seed could
     train another model; and with tensors as small as these a second thread costs more than it

@@ -33,7 +33,7 @@ def box(
 ) -> None:  # fmt: skip
     """Draw a box with round corners from its lower left one, with words in its middle.
 
-    One without a colour is white with a dashed edge: what it stands for does not last.
+    One without a colour is white with a dashed edge: what it shows does not last.
     """
     look: dict[str, Any] = {"fc": color, "ec": edge}
     if not color:
@@ -51,7 +51,7 @@ def arrow(
     ax: Axes, start: Point, end: Point, *,
     color: Any = INK, width: float = 1.0, bend: float = 0.0, **style: Any,
 ) -> None:  # fmt: skip
-    """Draw an arrow, so many typographic points wide, bent to the left by this part of its length.
+    """Draw an arrow of a width in points, bent to the left by this part of its length.
 
     Args: style is what else matplotlib's ``arrowprops`` takes.
     """

@@ -52,7 +52,7 @@ def unregistered() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
-    """Make a figure of so many inches."""
+    """Make a figure of a size in inches."""
     options: dict[str, Any] = {"figsize": (width, height), "layout": layout}
     return Figure(**options) if _unregistered.get() else plt.figure(**options)
 

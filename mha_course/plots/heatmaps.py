@@ -87,8 +87,8 @@ def head_grid(
     """Draw the heads (H, T, S) of one layer side by side, with their numbers, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative. Names stand along the outermost heads; layer, where it is given, above each;
-    ``top`` inches are left free above all.
+    are negative. Names are along the outermost heads; layer, if it is given, above each; ``top``
+    inches stay free above all.
     """
     axes = ("H", "T", "S")
     named = as_named_weights("head_grid", weights, axes, queries, keys, mask)

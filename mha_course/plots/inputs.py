@@ -1,4 +1,4 @@
-"""What pictures are given, in one form: numbers, names of rows and columns, and what is hidden."""
+"""The inputs of pictures, in one form: numbers, names of rows and columns, and what is hidden."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float6
 
 
 def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[str]:
-    """Return a name for each of so many rows or columns; numbers where none are given."""
+    """Return a name for each row or column; numbers if none are given."""
     names = listed(names)
     rule = f"{word} must name every {side}"
     if names is not None and not isinstance(names, list):

@@ -33,7 +33,7 @@ def mask_grids(
 ) -> Figure:
     """Draw masks side by side: full where a query may attend to a key, hatched where not.
 
-    Args: signs stand between the masks, such as "and", "="; expected (T, S) is what all masks
+    Args: signs go between the masks, such as "and", "="; expected (T, S) is what all masks
         should be: a cell that is open but should not be has another colour and an exclamation mark.
     Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
     """

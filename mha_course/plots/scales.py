@@ -1,4 +1,4 @@
-"""The one rule for the colours of a matrix: which palette, and which numbers stand at its ends.
+"""The one rule for the colours of a matrix: which palette, and which numbers are at its ends.
 
 Pictures ask it here; a browser is sent the answer, and the palettes as bytes.
 """
@@ -39,7 +39,7 @@ class Scale(NamedTuple):
         return self.kind if self.kind in ("signed", "bool") else "plain"
 
     def message(self) -> dict[str, Any]:
-        """Return what the browser is sent: it decides nothing anew."""
+        """Return what the browser is sent: it decides nothing itself."""
         return {**self._asdict(), "palette": self.palette}
 
 

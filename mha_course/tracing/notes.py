@@ -1,10 +1,10 @@
-"""What a trace says of code that it cannot see into."""
+"""What a trace says about code that it cannot see into."""
 
 COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 )
 LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
-THREADS = "a thread was begun in this call: what runs in it cannot be seen"
+THREADS = "this call started a thread: what runs in it cannot be seen"
 CUSTOM = (
     "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
     "counted"

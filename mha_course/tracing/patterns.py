@@ -79,7 +79,7 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
 
 
 def is_ids(x: torch.Tensor) -> bool:
-    """Return whether a tensor may have numbers of words."""
+    """Return whether a tensor may hold word ids."""
     return not x.is_floating_point() and x.dtype != torch.bool
 
 
@@ -117,7 +117,7 @@ def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) ->
     if isinstance(axes, Mapping):
         strange = ", ".join(repr(name) for name in axes if name not in tensors)
         if strange:
-            rule = f"axes names {strange}, which is no tensor argument"
+            rule = f"axes names {strange}, which is not a tensor argument"
             expected = names or "no names: there is no tensor"
             raise ShapeError("trace", rule, expected=expected, got=" ".join(axes))
         return axes

@@ -150,7 +150,7 @@ class Trace:
         return {index: first for index, first in begun.items() if isinstance(index, int)}
 
     def place(self, step: Step) -> str:
-        """Say where the code of a step stands: ``attention.py:31 in split_heads``."""
+        """Say where the code of a step is: ``attention.py:31 in split_heads``."""
         if step.source is None:
             return f"line {step.lineno}" if step.line else "code that cannot be shown"
         source = self.sources[step.source]
@@ -320,7 +320,7 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
 
 
 class Part(NamedTuple):
-    """One stage in all traces, and in what they differ there."""
+    """One stage in all traces, and how they differ there."""
 
     stage: str
     steps: tuple[tuple[Step, ...], ...]
@@ -376,7 +376,7 @@ class Comparison:
         first = next(part for part in self.parts if part.differs)
         what = ", ".join(first.differs)
         stages = count(len(self.differs), "stage")
-        return f"The traces part in {stages}, first at {first.stage}: {what}."
+        return f"The traces differ in {stages}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
         shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit a page

@@ -1,4 +1,4 @@
-"""What all widgets share: how they and the browser speak, and a static picture beside that.
+"""What all widgets share: how they talk to the browser, and their static pictures.
 
 Options and state go down to the browser, one event at a time comes up; see protocol.js.
 """

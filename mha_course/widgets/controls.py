@@ -1,4 +1,4 @@
-"""What can be moved in the browser, as data: controls.js builds it, Python checks what it sends."""
+"""Controls in the browser, as data: controls.js builds it, Python checks what it sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture that Python draws anew, and a sentence, that follow a few controls."""
+"""A picture and a sentence that follow a few controls: Python draws them again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PICTURES = 150  # that a page without a kernel carries
 
 
 class Panel(Lab):
-    """Draw anew whenever a control moves.
+    """Draw again whenever a control moves.
 
     Args:
         draw: takes the controls' values by name, returns a picture and a sentence that reads it.
@@ -35,12 +35,6 @@ class Panel(Lab):
     Without a kernel the last picture shows; the site has all of them, if they are few. What
     ``draw`` raises is shown in place, and the next move of a control tries again.
     """
-
-    # Nothing in such a picture answers to the pointer: it needs no line that reads it out.
-    _css = f"""{Lab._css}
-.mha-lab:has(.panel.picture) > .readout {{ display: none; }}
-.mha-lab .panel.picture img {{ display: block; }}
-"""
 
     def __init__(
         self,
@@ -69,7 +63,7 @@ class Panel(Lab):
         return self._svg or super().svg()
 
     def picture(self) -> Figure:
-        """Draw the picture anew."""
+        """Draw the picture again."""
         return figure_of(self._draw(**self.values)[0])
 
     def draw(self, **values: Any) -> tuple[Panels, str]:

@@ -439,31 +439,6 @@ def test_words_from_people_stay_words(show, draw):
     assert page.locator("img").count() == 0
 
 
-def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
-    def function(temperature, mask, sentence):
-        return np.eye(5)
-
-    page = show(heard(np.eye(5), queries=WORDS, recompute=function))
-    fewer = HeadExplorer([[0.25, 0.75], [0.5, 0.5]], queries=["dogs", "were"])
-    answer = (
-        "(state) => model.set('state', "
-        "{ ...new Model(state).get('state'), serial: model.get('event').serial })"
-    )
-    moves = {  # ten to the power of 1
-        "temperature": (lambda: page.locator(".control.log input").fill("1"), 10),
-        "mask": (lambda: page.locator(".control.menu select").select_option("causal"), 1),
-        "sentence": (lambda: page.locator(".control.text input").fill("dogs were"), "dogs were"),
-    }
-    for name, (move, wanted) in moves.items():
-        move()
-        assert page.evaluate("model.get('event').moved")[name] == wanted
-        page.evaluate(answer, standalone(fewer, {})["state"])
-    press(page)
-    point(page, 1, 0)
-    assert said(page) == "this head: were → dogs 0.50"
-    assert page.locator(".head").count() == 1
-
-
 @pytest.mark.parametrize("width", [360, 640, 700, 864, 1280])
 def test_the_field_stands_right_above_the_arcs_and_nothing_overlaps(show, draw, width):
     given = weights(draw, 4, 15, 15)

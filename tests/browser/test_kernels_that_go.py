@@ -43,10 +43,8 @@ def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
     page.wait_for_selector(".mha-heads[data-drawn]")
     page.wait_for_selector(f"{PANEL} img")
     assert page.evaluate(SAID) == ["", "", ""]
-    explorer, lab = (
-        page.locator(".mha-heads .control.log input"),
-        page.locator(".mha-lab input[type=range]").first,
-    )
+    explorer = page.locator(".mha-heads .control.log input")
+    lab = page.locator(".mha-lab input[type=range]").first
     panel = page.locator(f"{PANEL} input[type=range]")
     loops = {".mha-heads": lambda: explorer.fill("1"), ".mha-lab": lambda: lab.fill("0")}
     for number, (name, loop) in enumerate(loops.items()):

@@ -65,7 +65,7 @@ def settled(lab):
     return lab.locator(".sentence").inner_text()
 
 
-def test_painting_by_mouse_and_by_keys(labs):
+def test_painting_by_mouse(labs):
     page = labs([SETUP, "MaskLab(scores, cat.tokens)"])
     lab = the(page, 0)
     board = lab.locator(".paint")
@@ -102,18 +102,9 @@ def test_painting_by_mouse_and_by_keys(labs):
     page.keyboard.press("Shift+ArrowRight")
     assert "1 row sees nothing (“cat”)" in settled(lab)
     assert painted()[2] == [0] * 15
-    fills = lab.get_by_role("group", name="a row that sees nothing")
-    fills.get_by_role("radio", name="0 (this course)").press("ArrowRight")
-    assert fills.get_by_role("radio", name="-inf by hand").is_checked()
-    lab.get_by_label("-1e9").check(force=True)
-    assert "sees everything" in settled(lab)
-    weights = lab.locator(".cells.big").nth(1)
-    assert weights.locator(".leaks").get_attribute("d").count("M") == 15
-    page.wait_for_timeout(600)
-    assert "sees everything" in lab.locator("[aria-live]").inner_text()
 
 
-def test_tips_by_mouse_and_by_keys(labs):
+def test_tips_by_mouse(labs):
     page = labs(["from mha_course.widgets import PlaneLab", "PlaneLab()"])
     lab = the(page, 0)
     lab.scroll_into_view_if_needed()
@@ -132,11 +123,6 @@ def test_tips_by_mouse_and_by_keys(labs):
     page.keyboard.press("Shift+ArrowRight")
     settled(lab)
     assert tip.get_attribute("aria-label").startswith("b at (-0.50, 1.10)")
-    page.keyboard.press("Tab")
-    page.keyboard.press("ArrowLeft")
-    settled(lab)
-    label = lab.locator(".handle").nth(2).get_attribute("aria-label")
-    assert label.startswith("c at (-0.10, 2.00)")
     lab.get_by_role("button", name="Start again").click()
     assert "a to b 0.58, b to b 0.81, c to c 0.77" in settled(lab)
 

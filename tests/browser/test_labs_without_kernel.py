@@ -84,19 +84,14 @@ def assert_alike(ours, theirs):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("PlaneLab", {}),
-        ("PlaneLab", {"projections": True}),
-        ("RotaryLab", {}),
-        ("PatchLab", {}),
-    ],
+    [("PlaneLab", {}), ("PlaneLab", {"projections": True}), ("RotaryLab", {}), ("PatchLab", {})],
 )
 def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatch):
     for module in (panels, plane):
         monkeypatch.setattr(module, "plain", unrounded)
     lab = LABS[name](**options) if options else make(name)
     start = lab.text
-    page = widget_page(lab)
+    page = widget_page(lab, height=200)  # a key may scroll it
 
     def moves(move, *others):
         """Move something, and hold what is drawn against Python's."""
@@ -124,6 +119,11 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
         for tip in tips.all():
             for key in ("ArrowUp", "Shift+ArrowLeft"):
                 moves(press, tip, key)
+            place = "[document.activeElement.ariaLabel, scrollY]"
+            before = page.evaluate(place)
+            assert before[1] > 0
+            page.keyboard.press("Home")
+            assert page.evaluate(place) == before
         for radio in page.locator("input[type=radio]:not(:checked)").all()[:1]:
             moves(radio.evaluate, MOVE)
     page.locator(".again").click()
@@ -172,6 +172,7 @@ def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_pa
     page = widget_page(lab)
     assert page.locator(".trouble").inner_text() == f"⚠ {lab.state['trouble']}"
     assert "too wide" in lab.state["trouble"]
+    assert page.locator(".sentence").is_hidden()
     page.locator("input[type=radio]").nth(0).evaluate(MOVE)
     page.evaluate(STATE)
     assert page.locator(".trouble").is_hidden()

@@ -77,7 +77,7 @@ def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     assert root.evaluate("one => one.offsetHeight") == after
 
 
-def test_tiles_are_played(widget_page):
+def test_tiles_are_played_and_other_tiles_stop_at_the_first(widget_page):
     lab = LABS["TilingLab"](SCORES, CAT.tokens)
     lab.set(size=5)
     page = widget_page(lab, width=WIDTH)
@@ -91,20 +91,12 @@ def test_tiles_are_played(widget_page):
         return slider.evaluate("one => Number(one.value)")
 
     play.click()
-    assert play.inner_text().endswith("Pause")
-    assert [at(700), at(1400), at(1400)] == [1, 2, 3]
-    play.click()
-    assert at(5000) == 3
-    play.click()
-    assert at(700) == 4
-    page.locator("input[type=checkbox]").click()  # other tiles: it stops at the first of them
-    assert play.inner_text().endswith("Play")
+    assert [at(700), at(1400)] == [1, 2]
+    page.locator("input[type=checkbox]").click()  # other tiles: six, of which none is played
     assert at(5000) == 0
     play.click()
-    assert [at(700), *(at(1400) for _ in range(6))] == [1, 2, 3, 4, 5, 5, 5]  # the last of six
+    assert [at(700), *(at(1400) for _ in range(6))] == [1, 2, 3, 4, 5, 5, 5]
     assert play.inner_text().endswith("Play")
-    play.click()
-    assert at(100) == 0  # from the start
 
 
 def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):

@@ -1,16 +1,11 @@
 """Every lesson as people leave it: solved, in JupyterLab in a browser, run, moved by keys, saved,
 and opened again.
-
-Pictures of the pages go to the folder that MHA_COURSE_SCREENSHOTS names; without it none are taken.
 """
 
 import copy
 import itertools
-import os
 import re
 import shutil
-import uuid
-from pathlib import Path
 
 import browsing
 import nbformat
@@ -20,40 +15,7 @@ from lessons import LESSONS, read
 
 from mha_course.exercises import catalogue
 
-PICTURES = os.environ.get("MHA_COURSE_SCREENSHOTS")
 CHECK = re.compile(r'check\("(\w+)", \1\)')
-TALL = 12_000  # pixels of one picture; more of a page goes into the next
-SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-VIEWS = (
-    ("light", 1920),
-    ("dark", 1280),
-    ("light", 1280),
-)  # a projector and a laptop; the last one stays
-
-
-def picture(page, name):
-    """Keep the page in its whole height: on a projector, and on a laptop in both themes."""
-    folder = Path(PICTURES)
-    folder.mkdir(parents=True, exist_ok=True)
-    for theme, width in VIEWS:
-        page.evaluate(
-            "(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })",
-            THEMES[theme],
-        )
-        page.wait_for_function(
-            f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'"
-        )
-        page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_timeout(300)
-        whole = page.locator(SCROLLS).evaluate("(node) => node.scrollHeight")
-        page.set_viewport_size({"width": width, "height": min(TALL, whole + 160)})
-        page.wait_for_timeout(300)
-        for part, top in enumerate(range(0, whole, TALL - 160)):
-            page.locator(SCROLLS).evaluate("(node, top) => node.scrollTo(0, top)", top)
-            page.wait_for_timeout(100)
-            page.screenshot(path=folder / f"{name}_{theme}_{width}_{part + 1}.png")
-        page.set_viewport_size({"width": width, "height": 1000})
 
 
 @pytest.fixture
@@ -77,11 +39,8 @@ def test_a_solved_lesson_in_a_browser(path, lab_page, lab, tmp_path):
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     runs(page)
     says_correct(page, int(path.stem[:2]))
-    if PICTURES:
-        picture(page, path.stem)
-    page.evaluate(
-        "jupyterapp.commands.execute('notebook:expand-all-headings')"
-    )  # what is under Deeper, too
+    # what is under Deeper, too
+    page.evaluate("jupyterapp.commands.execute('notebook:expand-all-headings')")
     widgets = page.query_selector_all(walking.WIDGETS)
     for widget in widgets:
         can_be_reached(page, widget)
@@ -204,26 +163,10 @@ def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
     assert walking.move(page, control) == ""
     assert "ZeroDivisionError" in page.evaluate("complaints")[before]
     control.evaluate("(node) => { node.replaceWith(node.cloneNode(true)) }")
-    assert "noUi-handle" in walking.move(
-        page, walking.controls(widget)[0]
-    )  # a copy without what answers
+    # a copy without what answers
+    assert "noUi-handle" in walking.move(page, walking.controls(widget)[0])
     with pytest.raises(AssertionError, match="cell 0 has no picture"):
         can_be_opened_again(page, lab)
-
-
-TO_NOBODY = (
-    "(name) => jupyterapp.shell.currentWidget.sessionContext.session.kernel.createComm('x', "
-    "name).send({})"
-)
-
-
-def test_what_a_new_kernel_is_asked_by_jupyterlab_is_no_complaint(lab_page):
-    page = lab_page(["1 + 1"], run=False)
-    page.evaluate(walking.LISTEN)
-    page.evaluate(TO_NOBODY, str(uuid.uuid4()))
-    page.evaluate(TO_NOBODY, "a" * 32)  # as a widget would be called
-    page.wait_for_function("complaints.length")
-    assert set(page.evaluate("complaints")) == {f"No such comm: {'a' * 32}\n"}
 
 
 def test_a_progress_bar_does_not_come_back_as_an_error(lab_page, lab):

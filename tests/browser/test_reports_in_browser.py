@@ -38,10 +38,8 @@ def untrusted(tmp_path):
 
 
 def test_what_differs_is_framed_and_long_words_wrap(lab_page, untrusted):
-    wrong, crashed = (
-        check("scaled_scores", too_large_at_one_key),
-        check("scaled_scores", crashing),
-    )
+    wrong = check("scaled_scores", too_large_at_one_key)
+    crashed = check("scaled_scores", crashing)
     page = lab_page(untrusted([wrong, crashed, predict("row-sum", "z" * 5000)]), run=False)
     outputs = page.locator(".jp-OutputArea-output")
     outputs.nth(2).wait_for()

@@ -128,14 +128,6 @@ def test_it_plays_to_its_end_and_only_when_asked(show):
     assert page.locator(".play").get_attribute("aria-label") == "Play"
 
 
-def test_where_motion_is_to_be_reduced_it_plays_step_by_step(show):
-    page = show(reduced_motion="reduce")
-    browsing.stop_clock(page)
-    page.locator(".play").click()
-    page.clock.run_for(600 + 3 * 70 + 10)
-    assert page.evaluate("model.get('position')") == 1  # and stays there as any player does
-
-
 def test_more_snapshots_are_drawn_as_they_come(show, film):
     whole = film._state_after({})
     size = 4 * 15 * 15

@@ -12,16 +12,7 @@ import pytest
 from mha_course.cli.authoring import ROOT
 
 pytestmark = pytest.mark.weekly
-KEPT = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "SSL_CERT_FILE",
-    "PIP_INDEX_URL",
-    "PIP_FIND_LINKS",
-    "PIP_CONFIG_FILE",
-    "PIP_NO_INDEX",
-)
+KEPT = "PATH LANG LC_ALL SSL_CERT_FILE PIP_INDEX_URL PIP_FIND_LINKS PIP_CONFIG_FILE PIP_NO_INDEX"
 ASK = """
 import json, pathlib, sys, mha_course, torch
 from nbformat import read, sign
@@ -40,7 +31,7 @@ def image(tmp_path_factory):
     home = tmp_path_factory.mktemp("jovyan")
     subprocess.run(["git", "clone", "-q", ROOT, home / "course"], check=True)
     subprocess.run([sys.executable, "-m", "venv", home / "env"], check=True)
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in KEPT.split() if name in os.environ}
     kept |= {"HOME": str(home), "PATH": f"{home / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     kept |= {"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "MHA_COURSE_PROGRESS": "off"}
 

@@ -63,9 +63,8 @@ def light(course, monkeypatch):
         (packages / "needed-1.dist-info" / "RECORD").write_text("needed.py,,\n")
         (packages / "pip").symlink_to(lent)
         for metadata in lent.parent.glob("pip-*.dist-info"):
-            shutil.copytree(
-                metadata, packages / metadata.name
-            )  # not a link: an upgrade may delete what lies in it
+            # not a link: an upgrade may delete what lies in it
+            shutil.copytree(metadata, packages / metadata.name)
 
     monkeypatch.setattr(launch, "_make_venv", make_venv)
     return made
@@ -169,7 +168,7 @@ def test_a_second_start_waits_for_the_first(course, light, capsys):
         second = threading.Thread(target=launch.set_up)
         second.start()
         said = ""
-        while "Another start is setting up the course here." not in said:
+        while "Another process is setting up the course here." not in said:
             said += capsys.readouterr().out
         assert light == []
     second.join()

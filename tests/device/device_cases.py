@@ -206,8 +206,7 @@ def test_an_answer_may_compute_and_return_on_the_device(name, accelerator):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["12_flash_attention", pytest.param("18_real_models", marks=pytest.mark.weekly)],
+    "name", ["12_flash_attention", pytest.param("18_real_models", marks=pytest.mark.weekly)]
 )
 def test_a_lesson_that_uses_a_gpu_says_the_same_on_the_device(name, accelerator):
     notebook = copy.deepcopy(read(authoring.LESSONS / f"{name}.ipynb"))

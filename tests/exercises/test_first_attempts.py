@@ -451,6 +451,11 @@ WRONG = [
     ("self_attention", "key-all-axes-reversed", asks_by_similarity),
     ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
     ("MultiHeadAttention", "own-parameters", AroundTheLibrary),
+    ("attend", "no-gradient", lambda x: torch.tensor(
+        [[float(q @ k) / len(q) ** 0.5 for k in x] for q in x], dtype=x.dtype).softmax(-1) @ x),
+    ("masked_softmax", "mask-times-minus-inf", lambda z, m: (z + ~m * -math.inf).softmax(
+        -1).nan_to_num(0.0)),
+    ("project", None, lambda x, w, b: x @ w.T + b[:, None]),  # .T is right here
 ]  # fmt: skip
 
 
@@ -490,18 +495,23 @@ class WithoutMask(NotReady):
         return x
 
 
+class NeedsMask(WithoutMask):
+    def forward(self, x, mask):
+        return x
+
+
 # Wrong in ways without a name, and what is said of them.
 SAID = [
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x),
-        "depends on random numbers, as with a new nn.Linear"),
+        "draws random numbers, as a new nn.Linear does"),
     ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Use the ones you "
                                                                      "are given"),
     ("self_attention", asked_in_a_hurry, "x comes first"),
     ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "wrote the sizes of the "
                                                                      "lesson"),
-    ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
+    ("build_subtractor", asks_nobody, "head 0 attends to all tokens alike and adds its content"),
     ("build_subtractor", asks_nobody, "w_q must read the channel of the query token, d + 2"),
-    ("project_qkv", splits_by_three, "split(3) gives pieces of size 3"),
+    ("project_qkv", splits_by_three, "You cut pieces of size 3"),
     ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)),
         "returned one dict."),
     ("project_qkv", lambda x, w, b: None if x.dim() else x, "Is a return missing?"),
@@ -514,16 +524,19 @@ SAID = [
     ("project_qkv", lambda x, w, b: list(map(F.linear, [x] * 3, w.chunk(3), b.chunk(3))),
         "Multiply x by w_qkv once"),
     ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
-    ("attend", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
+    ("attend", lambda x: torch.dot(x, x.T), "You gave torch.dot matrices"),
     ("attend", lambda x: (x @ x / x.size(-1) ** 0.5).softmax(-1) @ x, "the second factor"),
     ("attend", lambda x: (x * x / x.size(-1) ** 0.5).softmax(-1) @ x, "x number by number (*)"),
     ("attend", lambda x: x[None] @ x[None].T, "used .T on a tensor with three"),
     ("attend", lambda x: (x @ x.T).softmax(2) @ x, "Your line needs three axes"),
     ("attend", lambda x: torch.einsum("sc,tc->st", *x.unbind(2)), "Your line needs three axes"),
-    ("scaled_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
+    ("attend", lambda x: x @ x.T / x.size(-1)^0.5, "^ is not a power"),
+    ("heads_in_a_loop", lambda x, a, b, c, d, h: torch.cat([(x, x)] * h), "Take the context"),
+    ("weighted_sum", torch.bmm, "torch.bmm, of three"),
+    ("scaled_scores", lambda q, k: torch.mm(q, k.mT), "tensors of two axes only"),
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
-    ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
+    ("softmax", lambda z: z - z.max(-1, keepdim=True), "along an axis it returns two"),
     ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: You used the logarithm to base 2"),
     ("merge_heads", lambda c: torch.cat(c, dim=-1), "Give it the heads, one by one"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
@@ -531,30 +544,31 @@ SAID = [
     ("generate", lambda model, ids, n: torch.cat((ids, model(ids)[:, -1].argmax(-1)), 1),
         "argmax(-1, keepdim=True) is (B, 1)"),
     ("accept_or_redraw", lambda p, q, draft, uniform: print(p), "should return 2 results"),
-    ("find_leaks", probing((1.0,)), "change one token at a time"),
+    ("find_leaks", probing((1.0,)), "Change one token at a time"),
     ("to_half_split", square_alone, "Your code assumes a different number of rows"),
-    ("find_leaks", probing((30.0,) * 3), "change one token at a time"),
-    ("find_leaks", probing((0.01,) * 6), "change one token at a time"),
+    ("find_leaks", probing((30.0,) * 3), "Change one token at a time"),
+    ("find_leaks", probing((0.01,) * 6), "Change one token at a time"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5),
-        "change one token at a time"),
-    ("find_leaks", in_one_batch, "change one token at a time"),
+        "Change one token at a time"),
+    ("find_leaks", in_one_batch, "Change one token at a time"),
     ("build_subtractor", lambda d: torch.stack(solutions.build_subtractor(d)), "one tensor"),
     ("build_subtractor", lambda d: [(-1) ** (n == 1) * w for n, w in enumerate(subtractor()(d))],
         "must be large and positive"),
     ("build_subtractor", lambda d: [w.roll(d * (n == 2), 1) for n, w in enumerate(subtractor()(d))],
         "other channels than 0 to d - 1"),
-    ("attend", lambda me: solutions.attend(me).half(), "torch.zeros(3, dtype=x.dtype)"),
-    ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
+    ("attend", lambda me: solutions.attend(me).half(), "torch.zeros(3, dtype=me.dtype)"),
+    ("build_subtractor", second_row, "With d = 2, head 0 attends to all tokens alike"),
     ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head "
                                      "0"),
     ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its "
-                                                        "content; head 1"),
+                                                        "content, and head 1"),
     ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "along its columns"),
     ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "passed is_causal as the mask"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
+    ("MultiHeadAttention", NeedsMask, "write forward(self, x, mask=None)"),
     ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
     ("find_leaks", without_return, "Is a return missing?"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x).double(), "call .bool()"),
@@ -571,7 +585,7 @@ SAID = [
     ("rope", turned_in_float64, "return to the dtype of the input"),
     ("layer_norm", by_squares, "agrees in float64 but not in float32"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x) & (x.dtype == torch.float64),
-        "dependencies are missed"),
+        "You missed "),
     ("padding_mask", lambda n, size: solutions.padding_mask(n.clamp(min=1), size), "has length 0"),
     ("combine_masks", lambda a, b: a & b | ~b.any(-1, keepdim=True), "nothing but padding"),
     ("additive_mask", lambda m, t: solutions.additive_mask(m | ~m.any(-1, keepdim=True), t),
@@ -581,7 +595,7 @@ SAID = [
     ("online_softmax", lambda z, n: [x * (z.dim() - 3) for x in solutions.online_softmax(z, n)],
         "not for shapes"),
     ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(),
-        "Is a dtype written into it"),
+        "Does it name a dtype"),
     ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0),
         "the wrong numbers"),
 ]  # fmt: skip

@@ -42,9 +42,8 @@ def test_token_dependence_agrees_with_gradients():
     def fn(x):
         return layer(layer(x, src_mask=hidden), src_mask=hidden)
 
-    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[
-        :, 0
-    ]  # (S, S, C)
+    # (S, S, C)
+    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[:, 0]
     found = leakage.token_dependence(fn, tokens(1))
     assert torch.equal(found, gradients.abs().sum(-1) > 0)
     assert torch.equal(found, masks.causal_mask(S).triu(-4))  # two windows reach twice as far
@@ -70,8 +69,8 @@ def test_token_dependence_sees_what_the_weights_hide(mha):
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (lambda x: F.dropout(x, 0.5), "token_dependence: fn must give the same twice. expected no "
-                                      "randomness, got two outputs that differ, fix: fn.eval(), "
+        (lambda x: F.dropout(x, 0.5), "token_dependence: fn must return the same twice. expected "
+                                      "no randomness, got two outputs that differ, fix: fn.eval(), "
                                       "if it is a module with dropout"),
         (lambda x: x / 0, "token_dependence: the output of fn must be finite. expected finite "
                           "numbers, got NaN or infinity in 336 places"),

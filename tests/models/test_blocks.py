@@ -95,10 +95,8 @@ def test_a_wrong_block_differs():
 
 
 def test_dropout_is_there_in_training_alone(device):
-    block, x = (
-        block_of(dropout=0.5, device=device),
-        torch.ones(B, S, C, dtype=torch.float64, device=device),
-    )
+    block = block_of(dropout=0.5, device=device)
+    x = torch.ones(B, S, C, dtype=torch.float64, device=device)
     assert not torch.equal(block(x), block(x))
     assert torch.equal(block.eval()(x), block(x))
     assert torch.allclose(block(x), block_of(device=device)(x))

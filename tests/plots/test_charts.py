@@ -23,9 +23,8 @@ def test_lines_keep_their_colour_from_panel_to_panel():
     left, right = figure.axes
     assert left.lines[1].get_color() == right.lines[0].get_color() != left.lines[0].get_color()
     assert left.lines[1].get_marker() == right.lines[0].get_marker()
-    assert (
-        left.lines[0].get_markersize() > left.lines[1].get_markersize()
-    )  # so one under another is seen
+    # so one under another is seen
+    assert left.lines[0].get_markersize() > left.lines[1].get_markersize()
     assert [line.get_linestyle() for line in left.lines] == ["-", "--"]
     assert (left.get_yscale(), right.get_xscale(), right.get_yscale()) == ("linear", "log", "log")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]

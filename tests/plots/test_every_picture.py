@@ -20,22 +20,15 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.example import SENTENCE
 from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
-from mha_course.lessons.l09_cross_attention.pictures import alignment, cross_attention
+from mha_course.lessons.l09_cross_attention.pictures import alignment
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
-from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
+from mha_course.lessons.l11_kv_cache.pictures import decoding_step
 from mha_course.lessons.l12_flash_attention.pictures import (
-    both_tilings,
     memory_traffic,
     online_softmax,
-    recomputation,
-    tiles,
     to_scale,
 )
-from mha_course.lessons.l13_encoder_block.pictures import (
-    block_readings,
-    block_wirings,
-    norm_groups,
-)
+from mha_course.lessons.l13_encoder_block.pictures import block_readings, block_wirings, norm_groups
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.lessons.l19_bug_hunt.pictures import runs, small_curves
 from mha_course.masks import causal_mask
@@ -56,9 +49,7 @@ ONE_PANEL = {
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
-    "recomputation": lambda ax: recomputation(ax=ax),
     "rope_pairs": lambda ax: rope_pairs(6, ax=ax),
-    "tiles": lambda ax: tiles(32, 32, 4, ax=ax),
     "to_scale": lambda ax: to_scale(2048, 128, 128, ax=ax),
 }
 
@@ -70,7 +61,6 @@ STAGES = {
 }
 SEVERAL = {
     "alignment": lambda: alignment(["the", "old", "fox"], ["foxu", "oldem"], (2, 1)),
-    "cross_attention": lambda: cross_attention(5, 7),
     "attention_scene": lambda: attention_scene(STAGES, WORDS, head=1, follow=12),
     "attention_overlay": lambda: attention_overlay(
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
@@ -85,14 +75,12 @@ SEVERAL = {
         {"computed": HEADS[0], "the same context": HEADS[1]}, WORDS
     ),
     "image_grid": lambda: image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
-    "kv_sharing": lambda: kv_sharing(4, (4, 2, 1)),
     "line_panels": lambda: plots.line_panels(
         *[plots.Lines("gradient", "layers", [1, 2], {"a": [1, 2], "b": [2, 1]})] * 2
     ),
     "mask_grids": lambda: plots.mask_grids(
         *[plots.MaskGrid("causal (S, S)", causal_mask(7), WORDS[:7], WORDS[:7])] * 2, signs=["and"]
     ),
-    "both_tilings": both_tilings,
     "memory_traffic": memory_traffic,
     "norm_groups": lambda: norm_groups(
         {"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)
@@ -171,10 +159,8 @@ def written(figure, monkeypatch):
             text.set_rotation(0)
             flat = text.get_window_extent()
             text.set_rotation(angle)
-            width, height = (
-                0.96 * flat.width,
-                0.7 * flat.height,
-            )  # without the room above and below letters
+            # without the room above and below letters
+            width, height = (0.96 * flat.width, 0.7 * flat.height)
             corners = [(-width, -height), (width, -height), (width, height), (-width, height)]
             turned = (
                 Affine2D()
@@ -196,9 +182,8 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
     texts = list(written(figure, monkeypatch))
     sizes = {text.get_fontsize() for text, _ in texts}
     assert sizes <= {figures.SMALL, figures.TEXT, figures.TITLE, figures.LARGE}
-    assert (
-        min(sizes) / 72 * figures.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
-    )  # px: an inch on a page
+    # px: an inch on a page
+    assert min(sizes) / 72 * figures.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
     for (one, place), (other, elsewhere) in itertools.combinations(texts, 2):
         assert not place.intersects_path(elsewhere), (one.get_text(), other.get_text())
 

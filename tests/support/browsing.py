@@ -86,22 +86,17 @@ class Lab:
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support"))),
             "JUPYTER_PREFER_ENV_PATH": "1",
             "JUPYTER_RUNTIME_DIR": str(folder),
+            "JUPYTER_CONFIG_DIR": str(folder),
+            "MHA_COURSE_PROGRESS": "off",
         }
-        environment |= {"JUPYTER_CONFIG_DIR": str(folder), "MHA_COURSE_PROGRESS": "off"}
         options = [
-            "--no-browser",
-            "--allow-root",
+            *("--no-browser", "--allow-root", "--ip=127.0.0.1", "--IdentityProvider.token="),
             f"--port={self.address.rpartition(':')[2]}",
-            "--ip=127.0.0.1",
-        ]
-        options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
-        options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
-        options += [
+            f"--ServerApp.root_dir={self.folder}",
+            *("--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"),
             "--LabApp.custom_css=True",
             f"--ServerApp.tornado_settings={{'static_custom_path': ['{launch.STYLE}']}}",
-        ]
-        options += [
-            "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views"
+            "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views",
         ]
         self.log = (folder / "server.log").open("wb")
         command = [sys.executable, "-m", "jupyterlab", *options]

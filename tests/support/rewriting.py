@@ -15,8 +15,8 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def numbers(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(dtype)
+def numbers(*shape, seed=0, dtype=torch.float64, device="cpu"):
+    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(device, dtype)
 
 
 def bottom_right(queries, keys, device=None):

@@ -39,9 +39,7 @@ GIVEN = {
     "pictures": "shapes.draw(40, torch.Generator().manual_seed(0))",
 }
 # What the browser moves in a lab, where its first control changes nothing that can be read.
-MOVED_IN_LABS = {
-    "PlaneLab": {"length": 1.5},
-}
+MOVED_IN_LABS = {"PlaneLab": {"length": 1.5}}
 
 
 def call_of(lab):

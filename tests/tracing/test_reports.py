@@ -122,7 +122,7 @@ def test_warnings_are_steps_and_what_follows_from_one_says_so():
     for shown in (str(found), found._repr_html_()):
         text = " ".join(shown.split())
         assert text.count(f": this may only follow from step {first.index + 1}") == 1
-        assert text.count("What was folded as (B, H) must be unfolded as (B, H).") == 1
+        assert text.count("What you folded as (B, H), unfold as (B, H).") == 1
     assert ShapeTracer(found).position == first.index
     assert second.warning.startswith("reshape-across-axes: ")
 

@@ -595,7 +595,7 @@ BAD = [
         {"axes": "B S-C"},
         "a pattern names each axis once. expected names such as \"B S C\", got 'B S-C'",
     ),
-    ({"axes": {"y": "B S C"}}, "axes names 'y', which is no tensor argument. expected x, got y"),
+    ({"axes": {"y": "B S C"}}, "axes names 'y', which is not a tensor argument. expected x, got y"),
     ({"axes": "B S C", "sizes": {"H": 7}}, "H must divide C. expected C % H == 0, got C=24, H=7"),
     (
         {"axes": "B S C", "sizes": {"H": 0}},
@@ -941,7 +941,7 @@ def in_a_thread(x):
 
 @pytest.mark.parametrize(
     ("fn", "note"),
-    [(in_a_thread, "a thread was begun"), (lambda x: torch.from_numpy(x.numpy() * 2),
+    [(in_a_thread, "this call started a thread"), (lambda x: torch.from_numpy(x.numpy() * 2),
         "a tensor went to NumPy"),
      (double, "mine::double: an operator that is not torch's"),
      (lambda x: (row * 2 for row in x), "what was returned"),

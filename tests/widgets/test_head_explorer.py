@@ -33,8 +33,8 @@ def opened(state):
     """Return a state, facts of each map, cells (M, T, S), hidden (L · B, slots, T, S)."""
     R, _, T, S = state["shape"]
     four = (R, state["slots"], T, S)
-    bits = len(state["numbers"]) // (R * state["slots"] * T * S)
-    numbers = np.frombuffer(state["numbers"], f"<f{bits}").reshape(-1, T, S)
+    numbers = np.frombuffer(state["numbers"], "<f4" if state["parts"] == 1 else "<u2")
+    numbers = numbers.reshape(-1, T, S) / np.float32(state["parts"])
     hidden = state["hidden"] and np.frombuffer(state["hidden"], bool).reshape(four)
     assert len(state["facts"]) == len(numbers) == R * state["slots"]
     return state, state["facts"], numbers, hidden
@@ -73,23 +73,15 @@ def test_every_cell_comes_whole(draw, shape):
     assert head["scale"] == scale
 
 
-@pytest.mark.parametrize(("tokens", "kind"), [(128, np.float32), (129, np.float16)])
-def test_weights_of_large_maps_come_as_halves(draw, tokens, kind):
+@pytest.mark.parametrize(("tokens", "size"), [(128, 4), (129, 2)])
+def test_weights_of_large_maps_come_in_two_bytes(draw, tokens, size):
     given = weights(draw, 2, tokens, tokens)
-    _, facts, cells, _ = opened(HeadExplorer(given).state)
-    assert cells.dtype == kind
-    assert np.abs(cells[:2] - given.numpy()).max() < 2**-11
+    state, facts, cells, _ = opened(HeadExplorer(given).state)
+    assert len(state["numbers"]) == size * cells.size
+    assert np.abs(cells[:2] - given.numpy()).max() < 1e-5
+    given[0, 0, 0] = math.nan  # for which two bytes have no room
+    assert np.isnan(opened(HeadExplorer(given).state)[2][0, 0, 0])
     assert facts[0]["sums"] == pytest.approx([1, 1], abs=1e-5)  # of the numbers before rounding
-
-
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
-def test_any_float_on_any_device(draw, device, name):
-    given = weights(draw, 4, 6, 6).to(device=device, dtype=getattr(torch, name))
-    explorer = HeadExplorer(given.requires_grad_(), queries=tokens(6))
-    _, facts, cells, _ = opened(explorer.state)
-    given = given.detach().cpu().double().numpy()
-    assert np.abs(cells[:4] - given).max() < 1e-7
-    assert facts[0]["entropy"] is not None  # rounding is no mistake of the softmax
 
 
 def test_what_is_no_number_stays_none(draw):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import threading
 
 import pytest
 import torch
@@ -112,11 +111,7 @@ def test_nonsense_from_the_browser_is_told_in_place(sent):
 
 def test_an_answer_names_its_event():
     lab = ScalingLab()
-    event = {"serial": 5, "moved": {"head_dim": 2}}
-    # JupyterLab may report in another thread
-    thread = threading.Thread(target=lambda: lab.set_trait("event", event))
-    thread.start()
-    thread.join()
+    lab.event = {"serial": 5, "moved": {"head_dim": 2}}
     assert lab.values["head_dim"] == scaling_lab.WIDTHS[2]
     assert (lab.state["serial"], lab.state["values"]["head_dim"]) == (5, 2)
     lab.set(head_dim=scaling_lab.WIDTHS[0])  # which answers no event
@@ -146,7 +141,7 @@ def test_scaling_shows_what_the_experiment_measures(width, divide_by):
 def test_ones_own_scaling_is_one_more_way():
     right = ScalingLab(scores=lambda q, k: q @ k.transpose(-2, -1) / q.size(-1) ** 0.5)
     assert right.values["divide_by"] == "yours"
-    assert "scaled by your scaled_scores" in right.text
+    assert right.text.startswith("D = 64, yours: ")
     assert right.text.endswith("Computed by your scaled_scores.")
     yours = right.state["panels"]
     right.set(divide_by="√D")

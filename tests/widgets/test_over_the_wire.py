@@ -41,15 +41,8 @@ class Kernel:
 
     def __init__(self, folder):
         path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": path,
-            "MHA_COURSE_PROGRESS": "off",
-            "MPLBACKEND": "agg",
-        }
-        self.manager, self.client = start_new_kernel(
-            kernel_name="python3", env=environment, cwd=ROOT
-        )
+        own = {"PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
+        self.manager, self.client = start_new_kernel(env=os.environ | own, cwd=ROOT)
 
     def run(self, code):
         """Run code, and return the messages that it sent; what it raises fails the test."""
@@ -133,9 +126,8 @@ def test_it_is_made_displayed_and_answers(name, kernel, folder):
     assert shown["text/plain"].startswith(f"{name}: ")
     assert not [one["content"]["text"] for one in sent if one["msg_type"] == "stream"]
     if folder:
-        assert (
-            kernel.value("bool(managers)") == "True"
-        )  # Colab draws no other widgets than its own unless asked
+        # Colab draws no other widgets than its own unless asked
+        assert kernel.value("bool(managers)") == "True"
     before = kernel.value("repr(made)")
     if state is None:  # a lab, or a panel
         controls, values = ast.literal_eval(

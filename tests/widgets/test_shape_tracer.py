@@ -17,9 +17,8 @@ from mha_course.widgets.shape_tracer.widget import ShapeTracer, payload, sentenc
 def straight_to_heads(x, num_heads):
     batch, tokens, width = x.shape
     wide = x + 0.0
-    return wide.reshape(
-        batch, num_heads, tokens, width // num_heads
-    )  # each head gets pieces of several tokens
+    # each head gets pieces of several tokens
+    return wide.reshape(batch, num_heads, tokens, width // num_heads)
 
 
 def split(x, num_heads):
@@ -78,10 +77,8 @@ def test_a_step_in_words_and_its_line_lit(show, reference):
         assert f" of shape {shape}, " in said(page)
         assert page.locator(".heading").inner_text() == reference.sources[step.source].name
         assert page.locator(".line.current .number").inner_text() == str(step.lineno)
-        lit, list_ = (
-            page.locator(".line.current").bounding_box(),
-            page.locator(".lines").bounding_box(),
-        )
+        lit = page.locator(".line.current").bounding_box()
+        list_ = page.locator(".lines").bounding_box()
         assert list_["y"] <= lit["y"] <= list_["y"] + list_["height"] - 10
         assert page.locator(".flow > .block .chip").all_inner_texts() == shape.split(", ")
         assert (
@@ -147,13 +144,8 @@ def test_shades_show_which_token_a_number_belongs_to(show):
     assert sheets_of_tokens(page) == [1, 1, 1, 1, 1]  # a sheet for each token
     page = show(wrong)
     go(page, 1)
-    assert sheets_of_tokens(page) == [
-        1,
-        2,
-        2,
-        2,
-        1,
-    ]  # a sheet for each "head", where tokens run on into the next
+    # a sheet for each "head", where tokens run on into the next
+    assert sheets_of_tokens(page) == [1, 2, 2, 2, 1]
     assert page.locator(".warning").inner_text().startswith("Warning view-without-transpose\n")
     assert page.locator(".pill .warns").count() == 1
 

@@ -26,16 +26,16 @@ def _build_attend(s: Steps) -> Function:
 EXERCISES = [
     Exercise(
         attend,
-        "The cells above have all four steps for three tokens of two numbers. What in them holds "
-        "for these sizes only?",
-        "Four steps: compare, scale, share out, mix. The root of the width takes the place of √2. "
-        "See “One attention by hand”.",
+        "The cells above do all four steps for three tokens of two numbers. What in them works "
+        "only for these sizes?",
+        "Four steps: compare, scale, share out, mix. Replace √2 by the root of the width. See "
+        "“One attention by hand”.",
         "x (S, C) times x.T (C, S) gives scores (S, S). Each row of the weights (S, S) sums to 1, "
         "and the weights times x give (S, C).",
         drawn=lambda d: (d("SC"),),
         axes="S C",
-        done="That is attention, and it is yours. Next: what does a token take from one that is "
-        "three times as long?",
+        done="That's attention, and you wrote it. Next: how much does a token take from one that "
+        "is three times as long?",
         steps=("scores", "scale", "softmax", "post", "weigh"),
         build=_build_attend,
     ),

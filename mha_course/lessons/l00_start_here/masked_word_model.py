@@ -1,4 +1,4 @@
-"""The trained masked-word model as an explorer asks it, with a kernel or without one."""
+"""The trained masked-word model for an explorer, with or without a kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Look:
         return example.trained_model().attention_weights(ids)[-1:]
 
     def suggestions(self) -> dict[str, Any]:
-        """Return what can be done to a sentence without typing: other words, other sentences."""
+        """Return ways to change a sentence without typing: other words, other sentences."""
         with_pronoun = [s for s in sentences(40, "test", seed=0) if "pronoun" in s.pairs]
         return {
             "classes": [words for words in word_classes() if len(words) > 1],
@@ -41,7 +41,7 @@ class Look:
         }
 
     def without_kernel(self) -> dict[str, Any]:
-        """Return the script that answers in a page, and what it computes with."""
+        """Return the script that answers in a page, and its data."""
         script = answer_script("answer.js", folder=HERE)
         return {"script": script, "data": exported_weights()}
 

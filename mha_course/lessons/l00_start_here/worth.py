@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from mha_course import example
-from mha_course.datasets.grammar import sentences, vocabulary
+from mha_course.datasets.grammar import sentences
+from mha_course.experiments.head_analysis import around_attention
 
 SUBJECTS = ("so", "because_subject", "because_object")  # kinds in which the pronoun is a subject
 
@@ -17,20 +16,14 @@ def right_pronouns() -> tuple[dict[str, float], int]:
     the number of sentences.
     """
     model = example.trained_model()
-    first, second = model.blocks
     texts = [text for text in sentences(1000, "test", seed=0) if text.kind in SUBJECTS]
-    places = [text.pairs["pronoun"][0][0] for text in texts]
-    pairs = list(zip(texts, places, strict=True))
-    hidden = [[*text.words[:at], "<mask>", *text.words[at + 1 :]] for text, at in pairs]
-    ids, real = example.encode(hidden)
-    with torch.no_grad():
-        before = first(model.embed(ids), mask=real)  # (B, S, C)
-        after = before + second.attention(second.norm1(before), mask=real)[0]
-        right = {}
-        for name, vectors in {"before": before, "after": after}.items():
-            logits = model.to_words(model.encoder.norm(vectors))
-            guesses = logits[torch.arange(len(ids)), places].argmax(-1)
-            words = [vocabulary()[guess] for guess in guesses]
-            agree = [word == text.words[at] for word, (text, at) in zip(words, pairs, strict=True)]
-            right[name] = sum(agree) / len(texts)
+    ids, mask = example.encode([text.words for text in texts])
+    hidden = range(len(texts)), [text.pairs["pronoun"][0][0] for text in texts]
+    pronouns = ids[hidden]
+    ids[hidden] = example.MASK
+    right = {}
+    streams = around_attention(model, ids, mask, layer=1)
+    for name, stream in zip(("before", "after"), streams, strict=True):
+        guesses = model.to_words(model.encoder.norm(stream[hidden])).argmax(-1)
+        right[name] = (guesses == pronouns).float().mean().item()
     return right, len(texts)

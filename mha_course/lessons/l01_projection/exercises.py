@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
 def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     """Attend with one head of D numbers: context (B, S, D) and weights (B, S, S)."""
     q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)
-    scores = q @ k.mT / math.sqrt(q.size(-1))  # (B, S, S)
+    scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)
     weights = scores.softmax(-1)  # (B, S, S)
     return weights @ v, weights
 
@@ -59,11 +58,11 @@ EXERCISES = [
         "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
         "A matrix product and a sum. `@` pairs the last axis of its left side with the "
         "second-to-last of its right side. See “A Linear, taken apart”.",
-        "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every "
+        "x (B, S, C) times a matrix (C, out) gives (B, S, out). The bias (out) is added to every "
         "token.",
         drawn=lambda d: (d("BSC"), d("OC"), d("O")),
         axes="B S out",
-        done="That is what nn.Linear does with every token. Next: if the weight is square, what "
+        done="That's what nn.Linear does with every token. Next: if the weight is square, what "
         "does a forgotten transpose look like?",
         steps=("linear",),
     ),
@@ -74,10 +73,6 @@ EXERCISES = [
         "head”.",
         "q, k and v are (B, S, D). `k.mT` is (B, D, S), so the scores and the weights are (B, S, "
         "S), and the context is (B, S, D).",
-        line="q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)\n"
-        "scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)\n"
-        "weights = scores.softmax(-1)  # (B, S, S)\n"
-        "return weights @ v, weights",
         drawn=lambda d: (d("BSC"), *d.matrices("DC", "DC", "DC")),
         axes={"context": "B S D", "weights": "B S S"},
         done="You can write one whole head, the one that looks from “it” to “cat”. Next: four of "
@@ -101,8 +96,8 @@ EXERCISES = [
         "How many products do you need if the three weights are already stacked in one?",
         "Project as before, then cut the result, not the weights. `chunk` cuts it into equal "
         "parts along one axis. Which one? See “Deeper: three Linears or one”.",
-        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
-        "is three tensors (B, S, C), in the order q, k, v.",
+        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut that along its last axis "
+        "into three tensors (B, S, C), in the order q, k, v.",
         drawn=lambda d: (d("BSC"), d("XC"), d("X")),
         axes={"q": "B S C", "k": "B S C", "v": "B S C"},
         done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are "

@@ -33,8 +33,9 @@ def heads_in_a_loop(
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
-    unfolded = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
-    return unfolded.transpose(1, 2)  # (B, H, S, D)
+    B, S, C = x.shape
+    cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)
+    return cut.transpose(1, 2)  # (B, H, S, D)
 
 
 def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tensor:
@@ -73,8 +74,7 @@ EXERCISES = [
         "whole weight. `torch.cat` and W_O come after it. See “Four heads, one after the other”.",
         "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
         "D); joined along the last axis they are (B, S, C).",
-        line="from my_attention import self_attention\n"
-        "D = x.shape[-1] // num_heads\n"
+        line="D = x.shape[-1] // num_heads\n"
         "contexts = []\n"
         "for h in range(num_heads):\n"
         "    own = slice(D * h, D * h + D)\n"
@@ -82,7 +82,7 @@ EXERCISES = [
         "return torch.cat(contexts, dim=-1) @ w_o.T  # (B, S, C)",
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
         axes="B S C",
-        done="That is all of multi-head attention, and it is yours. Next: the same without a loop.",
+        done="That's all of multi-head attention, and you wrote it. Next: the same without a loop.",
         steps=tuple(step for step in (*ALL_SIX, *ATTEND) if step != "returned"),
         build=_build_loop,
         tokens_and_queries=((0,), (1,)),
@@ -90,13 +90,9 @@ EXERCISES = [
     Exercise(
         split_heads,
         "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
-        "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The "
+        "Two steps: first cut the last axis, then swap two axes. Neither moves a number. See “The "
         "split, cell by cell”.",
-        "(B, S, C) is cut to (B, S, H, D); then tokens and heads swap places, which gives (B, H, "
-        "S, D).",
-        line="B, S, C = x.shape\n"
-        "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
-        "return cut.transpose(1, 2)  # (B, H, S, D)",
+        "Cut (B, S, C) into (B, S, H, D). Then swap tokens and heads, which gives (B, H, S, D).",
         drawn=lambda d: (d("BSC"), d.H),
         axes="B H S D",
         done="Each head now has a row for each token, made of its own D numbers. Next: run the "
@@ -107,10 +103,10 @@ EXERCISES = [
         split_fused_qkv,
         "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk "
         "along it?",
-        "Cut the last axis into three, in the order in which it was stacked; then `permute`, and "
-        "take q, k and v apart. See “Deeper: a fused q, k, v”.",
-        "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first "
-        "axis holds q, k and v.",
+        "Cut the last axis into three, in the order in which it was stacked. Then `permute`, and "
+        "separate q, k and v. See “Deeper: a fused q, k, v”.",
+        "Cut (B, S, 3C) into (B, S, 3, H, D). In the order (3, B, H, S, D), the first axis holds "
+        "q, k and v.",
         drawn=lambda d: (d("BSX"), d.H),
         axes={"q": "B H S D", "k": "B H S D", "v": "B H S D"},
         done="You can read a fused tensor in the order in which it was stacked. Next: what would "
@@ -123,12 +119,12 @@ EXERCISES = [
         "Which rows of w_q make the numbers of this head, and how much of x does each row read?",
         "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a "
         "slice takes them out. See “Deeper: one head alone” and the end of lesson 1.",
-        "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, "
+        "The rows of one head are (D, C). x (B, S, C) times their transpose (C, D) gives (B, S, "
         "D).",
         drawn=lambda d: (d("BSC"), d("CC"), d.head(), d.H),
         axes="B S D",
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: "
-        "compute a single head with `@` alone, without splitting.",
+        "compute a single head with nothing but `@`, without splitting.",
         rules=(Rule(ROWS["/all-heads-computed"], _computes_all_heads),),
     ),
 ]
@@ -198,6 +194,9 @@ MISTAKES = [
         merge=[lambda c: c[:, 0].contiguous(), lambda c: torch.stack(c.unbind(1))],
         crashes="must be tuple of Tensors, not Tensor",
         only=("heads_in_a_loop",),
+    ),
+    mistake(
+        "/two-results-joined", crashes="expected Tensor as element 0", only=("heads_in_a_loop",)
     ),
 ]
 

@@ -12,7 +12,7 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
     """Return all dot products of (B, H, T, D) and (B, H, S, D), divided by sqrt(D)."""
-    return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, S)
+    return q @ k.mT / q.shape[-1] ** 0.5  # (B, H, T, S)
 
 
 def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
@@ -25,13 +25,12 @@ def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
 EXERCISES = [
     Exercise(
         scaled_scores,
-        "The result has no axis D. Where must D stand in k for the product to sum over it? And how "
+        "The result has no axis D. Where must D be in k for the product to sum over it? And how "
         "does the spread of such a sum grow with D?",
         "One matrix product of the last two axes, which `@` repeats for every sentence and head. "
         "Then divide by a root: the shape of q tells you D. See “How large is a dot product?”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S). "
         "Divide by one number, made from D, the last size of q.",
-        line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
         done="The spread of your scores no longer depends on the width of a head. Next: move D in "
@@ -41,17 +40,17 @@ EXERCISES = [
     ),
     Exercise(
         score_form,
-        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t "
-        "and x_s?",
+        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what is between x_t and "
+        "x_s?",
         "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply "
         "them with each other. See “Deeper: one matrix for each head”.",
-        "The head has D rows, (D, C), in both weights. Those of w_q, transposed to (C, D), times "
+        "The head has D rows of each weight, (D, C). Those of w_q, transposed to (C, D), times "
         "those of w_k give (C, C).",
         allows=("no gradient",),
         drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",
-        done="A head's two weights have become the one matrix with which it compares. Next: look "
-        "at its rank with `torch.linalg.matrix_rank`.",
+        done="You turned a head's two weights into the one matrix it compares with. Next: look at "
+        "its rank with `torch.linalg.matrix_rank`.",
     ),
 ]
 

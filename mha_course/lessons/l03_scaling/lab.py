@@ -71,7 +71,7 @@ class ScalingLab(Lab):
             lines(title, WIDTHS, drawn, at=at, xlabel="D", low=0, high=1),
         )
         computed_by = self._scores.caption if divide_by == YOURS else ""
-        by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
+        by = YOURS if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
             f"D = {head_dim}, {by}: the scores have spread {measured.spread:.2f}, the largest of "
             f"{KEYS} shares is {measured.top:.2f} on average, and {measured.saturated:.0%} "

@@ -43,9 +43,9 @@ def entropy(weights: Tensor) -> Tensor:
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Give hidden keys exactly 0, and all 0 to a row with nothing to attend."""
-    sees = mask.any(-1, keepdim=True)
-    open_scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)  # (B, H, T, S)
-    return softmax(open_scores) * sees  # (B, H, T, S)
+    hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)
+    weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing
+    return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)
 
 
 def _is_library_softmax(operations: Sequence[Operation], *_: Any) -> bool:
@@ -80,12 +80,12 @@ EXERCISES = [
         "prevents overflow?",
         "Subtract the largest score of a row, raise e to what is left, and divide by the sum of "
         "the row. `keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
-        "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by "
-        "their sums, (B, H, T, 1).",
+        "The largest of each row is (B, H, T, 1). Divide the exponentials (B, H, T, S) by their "
+        "sums, (B, H, T, 1).",
         special_cases=[
             ("", lambda: (draw(B, H, T, S, seed=1),)),
             (
-                "It was called with scores of 10 000 and more.",
+                "It was called with scores of 10,000 and more.",
                 lambda: (1e4 * draw(B, H, T, S, seed=1),),
             ),
         ],
@@ -105,11 +105,11 @@ EXERCISES = [
         "NaN: its weights must become 0. See “Hiding words”.",
         "Scores and weights are (B, H, T, S). `masked_fill` writes -inf into the scores. It can "
         "also write 0 into the weights where the mask is False, which removes the NaN.",
-        line="hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)\n"
-        "weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing\n"
-        "return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)",
         special_cases=[
-            ("One row of the mask sees nothing.", lambda: (draw(B, H, T, S, seed=1), mask(T))),
+            (
+                "The mask is (B, 1, T, S), and one of its rows sees nothing.",
+                lambda: (draw(B, H, T, S, seed=1), mask(T)),
+            ),
             (
                 "The mask is (T, S), and one of its rows sees nothing.",
                 lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
@@ -134,8 +134,8 @@ EXERCISES = [
     Exercise(
         entropy,
         "What does 0 · log 0 give in floating point, and what should it give here?",
-        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · "
-        "log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
+        "Multiply each weight by its logarithm, sum, and change the sign. `torch.special.xlogy` "
+        "takes 0 · log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         special_cases=[
             ("", lambda: (weights(),)),

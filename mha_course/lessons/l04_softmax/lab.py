@@ -36,7 +36,7 @@ class SoftmaxLab(Lab):
         softmax: your ``softmax(scores)``, in place of torch's.
     """
 
-    question = "What changes the weights of a row, and what leaves them alone?"
+    question = "What changes the weights of a row, and what leaves them unchanged?"
     hint = "Click a row of the matrix, or walk there with ↑ and ↓, to choose its word."
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
@@ -113,7 +113,7 @@ class SoftmaxLab(Lab):
         return panels, self._sentence(word, weights, over_queries) + self._softmax.caption
 
     def picture(self) -> Figure:
-        """Draw the same panels without a browser, with the sums beside and below the matrix."""
+        """Draw the same panels without a browser, with the sums next to and below the matrix."""
         figure = super().picture()
         if self._panels:
             matrix = self._panels[2]

@@ -13,7 +13,8 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 def merge_heads(context: Tensor) -> Tensor:
     """Lay the heads of each token side by side, (B, H, T, D) -> (B, T, C)."""
-    return context.transpose(1, 2).flatten(2)  # (B, T, C)
+    B, H, T, D = context.shape
+    return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)
 
 
 def ov_circuit(w_v: Tensor, w_o: Tensor, head: int, num_heads: int) -> Tensor:
@@ -26,14 +27,11 @@ def ov_circuit(w_v: Tensor, w_o: Tensor, head: int, num_heads: int) -> Tensor:
 EXERCISES = [
     Exercise(
         merge_heads,
-        "In the context the heads stand before the tokens. Which two axes must be neighbours "
+        "In the context, the heads come before the tokens. Which two axes must be neighbours "
         "before you join them?",
         "Undo the split in reverse order: swap, then join. The join has to copy, so `view` "
         "refuses. See “See it: the merge, cell by cell”.",
-        "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two "
-        "axes.",
-        line="B, H, T, D = context.shape\n"
-        "return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)",
+        "The swap turns (B, H, T, D) into (B, T, H, D). Joining the last two axes gives (B, T, C).",
         drawn=lambda d: (d("BHSD"),),
         axes="B S C",
         done="The heads of each token lie side by side again. Next: why can this join not be a "
@@ -60,14 +58,14 @@ EXERCISES = [
     Exercise(
         ov_circuit,
         "A token x goes through the head's rows of W_V, and then through which part of W_O?",
-        "Two matrices, one after the other: what is applied first stands on the right. See "
-        "“Deeper: one matrix for what a head carries”.",
+        "Multiply two matrices. The one that is applied first goes on the right. See “Deeper: one "
+        "matrix for what a head carries”.",
         "The head's D rows of w_v are (D, C), and its D columns of w_o are (C, D). Their product "
         "is (C, C).",
         allows=("no gradient",),
         drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",
-        done="What a head carries from a token has become one matrix. Next: compare it with "
+        done="You turned what a head carries from a token into one matrix. Next: compare it with "
         "`score_form`, which says where the head looks.",
     ),
 ]

@@ -101,6 +101,7 @@ def use_module(
             )
         given[name] = values if own[name].requires_grad else values.detach()
     try:
+        inspect.signature(module.forward).bind(x)
         inspect.signature(module.forward).bind(x, mask)
     except TypeError:
         raise ValueError("write forward(self, x, mask=None), with self, x and mask") from None
@@ -214,13 +215,12 @@ EXERCISES = [
     Exercise(
         multi_head_attention,
         "Which of your functions from lessons 2 to 6 does each step need, and in which order?",
-        "Project, split, compare and scale, softmax, mix, merge, project. Call your functions; the "
-        "mask decides which softmax to call. See “See it: the whole pass in one picture”.",
+        "Project, split, compare and scale, softmax, mix, merge, project. Call your own "
+        "functions. The mask decides which softmax to call. See “See it: the whole pass in one "
+        "picture”.",
         "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the "
-        "merged heads (B, S, C), and so is the output.",
-        line="from my_attention import masked_softmax, merge_heads, scaled_scores\n"
-        "from my_attention import softmax, split_heads, weighted_sum\n"
-        "scores = scaled_scores(q, k)\n"
+        "merged heads and the output (B, S, C).",
+        line="scores = scaled_scores(q, k)\n"
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
         "return merge_heads(weighted_sum(weights, v)) @ w_o.T, weights",
         special_cases=[
@@ -238,13 +238,12 @@ EXERCISES = [
     ),
     Exercise(
         MultiHeadAttention,
-        "What has to be made once, when the module is built, and what in every call?",
+        "What do you create once, when the module is built, and what in every call?",
         "Four `nn.Linear` and the number of heads belong in `__init__`, the steps of "
         "`multi_head_attention` in `forward`.",
-        "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); "
+        "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D). "
         "out_proj takes the merged heads (B, S, C).",
-        line="from my_attention import merge_heads, split_heads\n"
-        "# in __init__, and likewise k_proj, v_proj, out_proj\n"
+        line="# in __init__, and likewise k_proj, v_proj, out_proj\n"
         "self.q_proj = nn.Linear(d_model, d_model)\n"
         "# in forward, and likewise k and v\n"
         "q = split_heads(self.q_proj(x), self.num_heads)\n"
@@ -257,7 +256,7 @@ EXERCISES = [
         ],
         drawn=_drawn_module,
         axes="B S C",
-        done="Your module takes the parameters of any other with these four names. Next: load "
+        done="Your module can load the parameters of any other with these four names. Next: load "
         "those of the running example into it.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
@@ -271,10 +270,9 @@ EXERCISES = [
         "weighted sum?",
         "Project with the fused weight, split it as in lesson 2, call "
         "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
-        "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads "
-        "(B, S, C). The call scales the scores itself. Pass is_causal by its name.",
-        line="from my_attention import merge_heads, split_fused_qkv\n"
-        "q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
+        "x @ w_qkv.T is (B, S, 3C), q, k, v and the context are (B, H, S, D), and the merged "
+        "heads (B, S, C). The call scales the scores itself. Pass is_causal by its name.",
+        line="q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
         "return merge_heads(context) @ w_o.T  # (B, S, C)",
         special_cases=[
@@ -305,25 +303,25 @@ EXERCISES = [
     Exercise(
         parameter_count,
         "Does each head have matrices of its own, or rows of one that all heads share?",
-        "Count the weights of the four Linears, and their biases where there are any. See "
-        "“Deeper: counting the parameters”.",
-        "Four times C · C weights, and with bias four times C more. One argument plays no part. "
-        "The result is an int.",
+        "Count the weights of the four Linears, and their biases if they have any. See “Deeper: "
+        "counting the parameters”.",
+        "There are four times C · C weights, and with bias four times C more. One argument makes "
+        "no difference. The result is an int.",
         special_cases=[
             ("", lambda: (24, 6, True)),
             ("It was called with bias=False.", lambda: (20, 5, False)),
             ("", lambda: (22, 11, True)),
         ],
         drawn=lambda d: (d.C, d.H, d.number % 2 == 1),
-        done="You can say what attention costs in parameters before you build it. Next: what does "
-        "GPT-2 have at width 768 in one layer?",
+        done="You can say what attention costs in parameters before you build it. Next: how many "
+        "does one layer of GPT-2 have, at width 768?",
     ),
     Exercise(
         fold_value_bias,
-        "b_v is added to the value of every token alike. What is left of it in a mixture with "
+        "The same b_v is added to every token's value. What is left of it in a mixture with "
         "shares that sum to 1?",
-        "It passes through the mixing whole, then through the output projection like everything "
-        "else. See “Deeper: a bias that is not needed”.",
+        "The mixing leaves it unchanged. Then it goes through the output projection like "
+        "everything else. See “Deeper: a bias that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
         drawn=lambda d: (d("CC"), d("C"), d("C")),
         axes="C",

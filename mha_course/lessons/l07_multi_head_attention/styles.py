@@ -176,7 +176,7 @@ FIND = {
     "SplitCombine": (
         "a method for each step, a mask, three inputs",
         "what is computed and thrown away?",
-        "The weights: context, _ = … keeps the first result alone. This style can "
+        "The weights: context, _ = … keeps only the first result. This style can "
         "also ask one sentence and look at another: Q from here, K and V from there "
         "(lesson 9).",
     ),
@@ -200,7 +200,7 @@ FIND = {
     "Einsum": (
         "a letter for each axis",
         "which letter is summed over in the scores, and how do you see it?",
-        "d: it stands on the left of the arrow, and not on its right. Transposes and the merge "
+        "d: it is on the left of the arrow, but not on its right. Transposes and the merge "
         "are gone: the order of letters says them. TransformerLens, a tool for looking into "
         "models, keeps its parameters by head, (H, C, D), and W_O as (H, D, C).",
     ),

@@ -1,4 +1,4 @@
-"""What Part I leaves: the learner's own file, and a page that sums it up and can be printed."""
+"""What remains of Part I: the learner's own file, and a printable page that sums it up."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PAGE = Path(__file__).parents[2] / "data" / "summary.html"
 
 
 def show_my_attention() -> None:
-    """Say where all that was solved is kept, and show that file, where there is one."""
+    """Say where solved exercises are kept, and show that file if there is one."""
     file = Path(f"{MODULE}.py")
-    sentence = f"What passes check is kept in {file.name}, beside the notebooks: one module."
+    sentence = f"Answers that pass check are in {file.name}, next to the notebooks."
     page = f"<p>{sentence}</p>"
     if file.exists():
         code = escape(file.read_text(encoding="utf-8"))

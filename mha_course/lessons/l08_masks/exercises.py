@@ -30,7 +30,7 @@ from mha_course.mistakes import ROWS
 
 
 def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
-    """Return what is made of a mask (B, 1, T, S) as (B*T, S), and of a mask (T, S) as it is."""
+    """Return the result for a mask (B, 1, T, S) as (B*T, S), and for a mask (T, S) as it is."""
     result = answer(mask, *rest)
     if mask.dim() == 2 or not isinstance(result, Tensor):
         return result
@@ -59,24 +59,25 @@ def _finite_or_other_dtype(
     if not result[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
         return "masked-row-uniform", (
             f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to "
-            "see all keys are alike then. Use -inf."
+            "see, all keys then get the same weight. Use -inf."
         )
     if fits:
         return None
     return "dtype-ignored", (
-        f"The numbers are right, but they are {result.dtype}, and {dtype} was asked for: that of "
-        f"the scores to which they are added. {ROWS['dtype-ignored'].why}"
+        f"The numbers are right, but they are {result.dtype}, and you were asked for {dtype}, the "
+        f"dtype of the scores that they are added to. {ROWS['dtype-ignored'].why}"
     )
 
 
 READINGS = {  # of each convention: the one for which it was taken, and how it is meant
     "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave "
                                "the mask as it is."),
-    "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where True stands: turn the mask "
-                               "round with ~."),
-    "seaborn": ('as "sdpa"', "Seaborn leaves a cell empty where True stands: turn the mask round "
+    "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where the mask is True: invert "
+                               "it with ~."),
+    "seaborn": ('as "sdpa"', "Seaborn leaves a cell empty where the mask is True: invert it "
                              "with ~."),
-    "additive": ("wrong", "Adding 0 leaves a score alone, adding -inf hides it: compare with 0."),
+    "additive": ("incorrectly", "Adding 0 leaves a score unchanged, and adding -inf hides it: "
+                                "compare with 0."),
 }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
     if not wrong or len(wrong) == len(WILD):
         return None
     reading, advice = READINGS[wrong[0]]
-    return "convention-misread", f'"{wrong[0]}" was read {reading}. {advice}'
+    return "convention-misread", f'You read "{wrong[0]}" {reading}. {advice}'
 
 
 def _suspect(
@@ -160,23 +161,23 @@ def _what_is_missed(
         return None, "The zeros and ones are right, but the result should be bool: call .bool()."
     if not isinstance(answered, Tensor) or answered.dtype != torch.bool:
         return "values-not-changes", (
-            "It should return where outputs change, as True and False, not the outputs or by how "
-            "much they differ: compare with !=, and ask with any."
+            "It should return where outputs change, as True and False, not the outputs or how "
+            "much they differ: compare with !=, and reduce with any."
         )
     if answered.shape != leaks.shape:
         return None
     columns = answered.any(0)
     if columns.sum() == 1 and leaks.any(0).sum() > 1:
         return "one-token-only", (
-            f"Only token {int(columns.int().argmax())} was ever changed, so only this column says "
+            f"You only ever changed token {int(columns.int().argmax())}, so only this column says "
             f"anything. Change each token."
         )
     missed = int((leaks & ~answered).sum())
     invented = int((answered & ~leaks).sum())
     return None, (
-        f"{missed} of {int(leaks.sum())} dependencies are missed, and {invented} are found where "
-        "there are none: change one token at a time, several times, by little and by much, and "
-        "compare with != whatever comes out, in all sentences and channels."
+        f"You missed {missed} of {int(leaks.sum())} dependencies, and found {invented} where there "
+        "are none. Change one token at a time, several times, by small and large amounts, and "
+        "compare the outputs with !=, in all sentences and channels."
     )
 
 
@@ -320,10 +321,10 @@ EXERCISES = [
     ),
     Exercise(
         masks.padding_mask,
-        "A sentence of 3 words is filled up to 5. Which positions hold words?",
+        "A sentence of 3 words is padded to 5. Which positions hold words?",
         "Compare the positions 0, 1, 2, … with the length of each sentence, and let broadcasting "
         "make the table. Axes of size 1 make it fit every head and every query.",
-        "The positions are (S), the lengths as a column are (B, 1). Their comparison is (B, S), "
+        "The positions are (S), the lengths as a column are (B, 1). Comparing them gives (B, S), "
         "and two more axes make it (B, 1, 1, S).",
         line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, "
         "None]  # (B, 1, 1, S)",
@@ -369,10 +370,10 @@ EXERCISES = [
     ),
     Exercise(
         find_leaks,
-        "If output t moves when token s is changed, what do you know? And if it does not move?",
-        "For each token: copy x, add something to this one token, call `fn`, and compare with "
-        "the first result, to the bit. Repeat it with other changes, small and large. What was "
-        "found once is found.",
+        "If output t changes when you change token s, what do you know? And if it doesn't?",
+        "For each token: copy x, add something to this token only, call `fn`, and compare with "
+        "the first result, bit for bit. Repeat with other changes, small and large. A dependency "
+        "that shows once is there.",
         "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves "
         "(S), the column of token s in the result (S, S).",
         line="for size in 3 * (0.01, 30.0):\n"
@@ -394,7 +395,7 @@ EXERCISES = [
             ),
             ("Here each token sees itself and the one before it.", lambda: _suspect(1)),
             (
-                "Here fn is causal, but for one head in one of the sentences.",
+                "Here fn is causal, except for one head in one of the sentences.",
                 lambda: _suspect(odd=True),
             ),
             (
@@ -417,9 +418,9 @@ EXERCISES = [
         masks.to_attend,
         "In which conventions does True hide a key, and which number hides one when it is added "
         "to a score?",
-        "`sdpa` means what the course means; `multihead` and `seaborn` mean the opposite. An "
-        "additive mask leaves a score alone where it adds 0.",
-        "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its "
+        "`sdpa` means what the course means, and `multihead` and `seaborn` mean the opposite. An "
+        "additive mask leaves a score unchanged where it adds 0.",
+        "Every branch keeps the shape of mask, such as (T, S), and returns bool: the mask, its "
         "opposite, or a comparison with 0.",
         line='if convention == "additive":\n'
         "    return mask == 0\n"
@@ -437,10 +438,10 @@ EXERCISES = [
     ),
     Exercise(
         masks.additive_mask,
-        "What must be added to a score to leave it alone, and what to hide it?",
+        "What do you add to a score to leave it unchanged, and what to hide it?",
         "Start from zeros of the right dtype, and fill in -inf where the mask is False. "
         "Multiplying does not work: 0 · inf is NaN.",
-        "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
+        "A bool mask (…) becomes numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         special_cases=[
             ("", lambda: (_mask(), torch.float64)),

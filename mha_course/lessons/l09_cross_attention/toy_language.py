@@ -1,7 +1,7 @@
 """English and Endish, a made-up language in which words change places.
 
-Endish has no articles, puts the adjective after its noun, the verb at the end and the word of time
-in front. Each Endish word stands for one English word, so the right alignment of a translation is
+Endish has no articles, puts the adjective after its noun, the verb at the end and the time word in
+front. Each Endish word stands for one English word, so the right alignment of a translation is
 known.
 """
 

@@ -215,6 +215,6 @@ def diagonal(texts: Sequence[Pair]) -> Tensor:
 
 
 def alignment(seed: int) -> dict[str, Any]:
-    """Return what is measured of a model trained from one seed, on 500 held-out sentences."""
+    """Return measurements of a model trained from one seed, on 500 held-out sentences."""
     model, _ = train_translator(seed, progress=False)
     return alignment_report(model, pairs(500, "test", seed=2))

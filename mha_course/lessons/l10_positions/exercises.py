@@ -181,8 +181,8 @@ EXERCISES = [
         positions.sinusoidal_encoding,
         "If a sine and a cosine share each frequency, how many frequencies do d_model channels "
         "have?",
-        "First make a table of angles, positions by frequencies; frequency i is 10000 to the power "
-        "of -2i / d_model. Then fill every other channel: a slice can have a step.",
+        "First make a table of angles, positions by frequencies. Frequency i is 10000 to the "
+        "power of -2i / d_model. Then fill every other channel: a slice can have a step.",
         "Positions (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines "
         "alternate in the channels of (S, C).",
         line="rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # "
@@ -197,13 +197,13 @@ EXERCISES = [
     ),
     Exercise(
         positions.rope,
-        "Two numbers are a point in a plane. What does a rotation make of them, and what decides "
+        "Two numbers are a point in a plane. What does a rotation do to them, and what decides "
         "its angle?",
         "Number i and number i + D/2 are a pair. Turn each pair by its position times its "
         "frequency, base to the power of -2i / D. A rotation has two sines, two cosines and one "
         "minus.",
         "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, "
-        "D/2); two mixtures of them, joined, are (B, H, S, D).",
+        "D/2). Two mixtures of them, joined, are (B, H, S, D).",
         line="cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
         "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
         "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",

@@ -19,7 +19,7 @@ from mha_course.widgets.learner_function import LearnerFunction
 
 POSITIONS, FURTHEST = 121, 40
 BASES = (100.0, 10_000.0, 500_000.0)
-COLORS = {"q": "#c27800", "k": plots.BAR}
+COLORS = {"q": plots.ACCENT, "k": plots.BAR}
 # One query and one key of 6 pairs, drawn once, (D,) each.
 QUERY = torch.tensor((1.0, 0.7, -0.8, 0.9, 0.5, 1.1, 0.3, -0.8, 0.6, 0.5, -0.9, 0.2)).double()
 KEY = torch.tensor((0.8, 0.9, -0.3, 0.4, 0.9, 0.7, -0.5, -0.4, 0.9, 0.8, -0.2, 0.6)).double()

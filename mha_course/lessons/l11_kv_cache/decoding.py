@@ -1,4 +1,4 @@
-"""Decoding token by token, with a cache and without, and what it takes.
+"""Decoding token by token, with a cache and without, and what it costs.
 
 Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / H.
 """
@@ -18,7 +18,7 @@ from mha_course.masks import causal_mask
 
 
 def splits(tokens: int) -> list[tuple[int, ...]]:
-    """List every way to cut so many tokens into chunks, in order.
+    """List every way to cut a number of tokens into chunks, in order.
 
     >>> splits(3)
     [(3,), (2, 1), (1, 2), (1, 1, 1)]
@@ -65,7 +65,7 @@ def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
 
 
 def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]:
-    """Count the FLOPs for the last of so many tokens, of one sentence: with a cache, and without
+    """Count the FLOPs for the last token of one sentence: with a cache, and without
     one.
 
     A multiply-add counts as 2. Raises: ShapeError when num_heads does not divide d_model.

@@ -281,10 +281,10 @@ EXERCISES = [
     Exercise(
         caching.decode_step,
         "The new token needs its own q, k and v. What does it need from the tokens before it, and "
-        "what not?",
+        "what doesn't it need?",
         "Project and split the one token, append its key and value to the caches, and attend with "
-        "its query to all of them. No mask is needed here: nothing in the cache lies in the "
-        "future, and nothing is padding.",
+        "its query to all of them. No mask is needed here: nothing in the cache is in the future, "
+        "and nothing is padding.",
         "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, "
         "P + 1, D). Its weights are (B, H, 1, P + 1).",
         line="q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, "
@@ -302,9 +302,9 @@ EXERCISES = [
     Exercise(
         caching.repeat_kv,
         "With 2 KV heads and 6 query heads, which KV head serves query head 2?",
-        "Each KV head is written several times in a row; `repeat` would write the whole row of "
-        "heads several times. Look for another function with repeat in its name.",
-        "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
+        "Write each KV head several times in a row. `repeat` would write the whole list of heads "
+        "several times. Look for another function with repeat in its name.",
+        "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head appears H / H_kv times.",
         line="return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
         special_cases=[("", lambda: (draw(4, 3, S, D, seed=1), 3 * H))],
         drawn=_drawn_heads,
@@ -315,13 +315,13 @@ EXERCISES = [
     Exercise(
         latent_scores,
         "A score is q · (W_UK c). Which other two of the three can be multiplied first?",
-        "Take each query to the space of the latents, once. Then it is compared with the latents "
+        "Map each query into the space of the latents, once. Then compare it with the latents "
         "themselves, which are the same for all heads. See “One latent for all heads”.",
-        "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis "
-        "of heads: transposed, and with an axis of size 1 for the heads, they are (B, 1, R, S).",
+        "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no head "
+        "axis: transposed, and with an axis of size 1 for the heads, they are (B, 1, R, S).",
         drawn=lambda d: (d("BHTD"), d("HDR"), d("BSR")),
         axes="B H T S",
-        done="Your queries read what all heads share, and no key was ever made. Next: do the same "
+        done="Your queries read what all heads share, and you never made a key. Next: do the same "
         "with the values.",
         rules=(
             Rule(ROWS["keys-made-again"], _makes_keys),
@@ -331,21 +331,21 @@ EXERCISES = [
     Exercise(
         caching.kv_cache_bytes,
         "What is kept for one token in one layer, and how many numbers is that?",
-        "Multiply the sizes of all that is kept. Keys and values are two things.",
+        "Multiply the sizes of everything that is kept. Keys and values are two things.",
         "Each layer keeps two tensors (B, H_kv, S, D), and each number takes bytes_per_value "
         "bytes. The result is an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         special_cases=[("", lambda: (7, 3, 11, 5, 13, 16)), ("", lambda: (9, 3, 17, 5, 6, 4))],
         drawn=lambda d: (d.O, *d.shape("BSHD"), d.picks.choice((1, 2, 8))),
-        done="You can tell what a cache weighs before it is built. Try a model that you know, "
+        done="You can tell how large a cache gets before you build it. Try a model that you know, "
         "then a quarter of its KV heads.",
     ),
     Exercise(
         caching.gather_pages,
         "How many pages does a text of `length` tokens fill, if a page holds N? Which pages are "
         "they, and in which order?",
-        "Take the first entries of the table, as many as the text needs, and pick these pages. "
-        "Then pages and tokens have to stand side by side before they can be joined.",
+        "Take as many entries of the table as the text needs, and pick those pages. Then make "
+        "pages and tokens neighbouring axes before you join them.",
         "pages[…] is (n, H, N, D). Move the heads to the front, (H, n, N, D), join n and N, and "
         "cut the result to (H, length, D).",
         line="count = -(-length // pages.size(2))  # rounded up\n"
@@ -355,16 +355,16 @@ EXERCISES = [
         special_cases=[
             ("", lambda: (draw(9, H, T, D, seed=1), torch.tensor([7, 2, 5]), 13)),
             (
-                "Here the text fills two pages, and the table goes on after them with 40 and −1, "
-                "which are no pages of its own.",
+                "Here the text fills two pages, and the table continues with 40 and −1, which are "
+                "not pages of this text.",
                 lambda: (draw(9, H, T, D, seed=2), torch.tensor([3, 8, 40, -1]), 10),
             ),
         ],
         drawn=_drawn_pages,
         axes="H length D",
         allows=("no gradient",),
-        done="You can read a text from pages that lie anywhere. Give two texts the same first "
-        "page: what they share is stored once.",
+        done="You can read a text from pages that are anywhere in memory. Give two texts the same "
+        "first page: what they share is stored once.",
     ),
 ]
 

@@ -19,7 +19,7 @@ RELATIONS = ("pronoun", "adjective", "state")
 
 
 def group_kv_heads(model: MaskedWordModel, num_kv_heads: int) -> MaskedWordModel:
-    """Return a copy in which each layer has so many key-value heads, each the mean of a group.
+    """Return a copy with fewer key-value heads in each layer, each the mean of a group.
 
     Raises: ShapeError when they do not divide the heads. Reference: Ainslie et al. 2023, GQA,
         section 2.1, figure 4.

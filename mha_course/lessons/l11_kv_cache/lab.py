@@ -1,4 +1,4 @@
-"""The lab of lesson 11: how many bytes a KV cache takes, beside those of the weights."""
+"""The lab of lesson 11: how many bytes a KV cache takes, compared with the weights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Sizes of real models, as published, and what their caches take.
 
-Each row says where its sizes stand.
+Each row names its source.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ class Published(NamedTuple):
     """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text,
     and source.
 
-    Where latent is not 0, so many numbers a token and layer are cached in the place of keys and
-    values. So many of the layers as local_layers says keep no more than a window of tokens.
+    If latent is not 0, that many numbers per token and layer are cached in place of keys and
+    values. As many layers as local_layers says keep no more than a window of tokens, and together
+    a state of that many numbers, however long the text is.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Published(NamedTuple):
     latent: int = 0
     local_layers: int = 0
     window: int = 0
+    state: int = 0
 
     @property
     def flops_per_byte(self) -> float:
@@ -56,13 +58,14 @@ class Published(NamedTuple):
         num_kv_heads: int | None = None,
         bytes_per_value: int = FLOAT16,
     ) -> int:
-        """Bytes of its cache for so many tokens, perhaps with other key-value heads."""
+        """Bytes of its cache for a number of tokens, perhaps with other key-value heads."""
         if self.latent and num_kv_heads is None:
             return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
         sizes = groups, self.head_dim, bytes_per_value
         near = kv_cache_bytes(self.local_layers, batch, min(tokens, self.window), *sizes)
-        return near + kv_cache_bytes(self.layers - self.local_layers, batch, tokens, *sizes)
+        far = kv_cache_bytes(self.layers - self.local_layers, batch, tokens, *sizes)
+        return near + far + self.state * batch * bytes_per_value
 
 
 MODELS = (
@@ -93,18 +96,13 @@ MODELS = (
         "Series of Open Language Models",
     ),
     Published(
-        "PaLM 540B", 118, 48, 1, 256, 540.35e9, 2048,
-        "Chowdhery et al. 2022, PaLM: Scaling Language Modeling with Pathways, table 1 and "
-        "sections 2 and 5",
-    ),
-    Published(
         "DeepSeek-V3", 61, 128, 128, 128, 671e9, 131072,
         "config.json of deepseek-ai/DeepSeek-V3 (kv_lora_rank 512 and qk_rope_head_dim 64 are "
         "cached); DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
         latent=512 + ROTARY,
     ),
 )  # fmt: skip
-WITH_WINDOWS = (
+WITH_LOCAL_LAYERS = (
     Published(
         "Gemma 3 12B", 48, 16, 8, 256, 12e9, 131072,
         "config.json of google/gemma-3-12b-it (every sixth layer is global); Gemma Team 2025, "
@@ -112,10 +110,10 @@ WITH_WINDOWS = (
         local_layers=40, window=1024,
     ),
     Published(
-        "gpt-oss-20b", 24, 64, 8, 64, 20.9e9, 131072,
-        "config.json of openai/gpt-oss-20b (every other layer is global); OpenAI 2025, "
-        "gpt-oss-120b & gpt-oss-20b Model Card",
-        local_layers=12, window=128,
+        "Qwen3.5 9B", 32, 16, 4, 256, 8.95e9, 262144,
+        "transformers 5.23, Qwen3_5TextConfig (every fourth layer is global, the others have 32 "
+        "heads with a state of 128 x 128); 262,144 tokens: model card of Qwen/Qwen3.5-9B",
+        local_layers=24, state=24 * 32 * 128 * 128,
     ),
 )  # fmt: skip
 
@@ -162,7 +160,7 @@ def table(
 
 
 def sources() -> str:
-    """Write where the sizes of each model stand, one paragraph a model."""
+    """Write the source of each model's sizes, one paragraph a model."""
     paragraph = textwrap.TextWrapper(width=88, subsequent_indent="    ", break_on_hyphens=False)
-    models = MODELS + WITH_WINDOWS
+    models = MODELS + WITH_LOCAL_LAYERS
     return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in models)

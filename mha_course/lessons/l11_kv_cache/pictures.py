@@ -1,4 +1,4 @@
-"""Pictures of the KV cache: one decoding step, and heads that share keys and values."""
+"""The picture of lesson 11: one decoding step with a KV cache."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from mha_course.colours import ACCENT, BAR, INK, QUIET
 from mha_course.plots.diagrams import CENTRED
 from mha_course.plots.figures import SMALL, TEXT, new_figure, signed_colormap
 from mha_course.plots.inputs import as_array, numbered
-
-KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
 
 
 def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Sequence[str]) -> Figure:
@@ -68,30 +66,3 @@ def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
     ax.add_patch(Rectangle((-0.5, rows - 1.5), columns, 1, clip_on=False, **frame))
     ax.set_xticks([])
     ax.spines[:].set(color=QUIET, zorder=1)
-
-
-def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
-    """Draw which key-value head each query head reads, for several numbers of key-value heads.
-
-    Args: num_heads is H, the query heads; groups are numbers of key-value heads, each of which
-        divides H.
-    """
-    figure = new_figure(10.5, 2.1)
-    colors = sns.color_palette("colorblind", num_heads)
-    for ax, count in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        each = num_heads // count
-        below = [group * each + (each - 1) / 2 for group in range(count)]
-        for head in range(num_heads):
-            group = head // each
-            ax.plot((head, below[group]), (1, 0), color=colors[group], linewidth=2, zorder=1)
-        heads = [(float(head), 1.0, f"q{head}", head // each) for head in range(num_heads)]
-        heads += [(below[group], 0.0, f"kv{group}", group) for group in range(count)]
-        for x, y, name, group in heads:
-            frame = {"boxstyle": "round,pad=0.35", "facecolor": "white", "linewidth": 2}
-            frame["edgecolor"] = colors[group]
-            ax.text(x, y, name, fontsize=SMALL, bbox=frame, zorder=2, **CENTRED)
-        kind = KINDS["MHA" if count == num_heads else "MQA" if count == 1 else "GQA"]
-        ax.set_title(f"{kind}: G = {count}", fontsize=TEXT, loc="left", color=INK)
-        ax.set(xlim=(-0.6, num_heads - 0.4), ylim=(-0.35, 1.35))
-        ax.axis("off")
-    return figure

@@ -441,13 +441,13 @@ def _drawn_partials(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
 EXERCISES = [
     Exercise(
         flash.online_softmax,
-        "A sum of exponentials was taken with an old maximum, and a larger score arrives. What "
-        "puts the sum right?",
-        "Go through the blocks with `split`. In each, find the new maximum, put the old sum "
-        "right, and add the block's own exponentials. Begin with -inf and 0.",
-        "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are "
-        "(…), and so is the factor exp(old maximum - new maximum). While a row has seen nothing "
-        "but -inf, subtract 0 instead: -inf - (-inf) is NaN.",
+        "Your sum of exponentials is relative to an old maximum, and a larger score arrives. What "
+        "corrects the sum?",
+        "Go through the blocks with `split`. In each, find the new maximum, rescale the old sum, "
+        "and add the block's own exponentials. Begin with -inf and 0.",
+        "A block is (…, block_size), the last one perhaps shorter. The running maximum and sum "
+        "are (…), and so is the factor exp(old maximum - new maximum). While a row has seen "
+        "nothing but -inf, subtract 0 instead: -inf - (-inf) is NaN.",
         line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
         "    m = new_max.nan_to_num(neginf=0.0)\n"
@@ -481,8 +481,8 @@ EXERCISES = [
         run=in_three_axes,
         steps=("online_softmax", *OWN_STEPS),
         build=_build_online,
-        done="You can take a softmax of a row that you never hold whole. Sort the scores, largest "
-        "first: which factor is then always 1?",
+        done="You can take the softmax of a row without ever holding all of it. Sort the scores, "
+        "largest first: which factor is then always 1?",
         rules=(
             Rule(ROWS["online-whole-row"], _reads_whole_rows),
             Rule(ROWS["/blocks-read-twice"], _reads_again),
@@ -494,10 +494,10 @@ EXERCISES = [
         flash.tiled_attention,
         "A context is one sum over the keys divided by another. What can be summed block by "
         "block, and when do you divide?",
-        "As in `online_softmax`, with one more running sum: exponentials times values. Both are "
-        "put right when the maximum grows. Divide once, at the end. Do not forget to scale.",
-        "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, "
-        "1), the running context is (B, H, T, D).",
+        "As in `online_softmax`, with one more running sum: exponentials times values. Rescale "
+        "both when the maximum grows. Divide once, at the end. Don't forget to scale.",
+        "A block of keys has scores (B, H, T, block_size). The running maximum and sum are (B, H, "
+        "T, 1), and the running context is (B, H, T, D).",
         line="new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
         "m = new_max.nan_to_num(neginf=0.0)\n"
         "factor, shares = (running_max - m).exp(), (scores - m).exp()\n"
@@ -507,7 +507,8 @@ EXERCISES = [
         special_cases=[
             ("", lambda: (*_qkv(), 5)),
             (
-                "Here the scores are in the thousands, in one sentence all of them far below 0.",
+                "Here the scores are in the thousands, and in one sentence all of them are far "
+                "below 0.",
                 _large_scores,
             ),
             (
@@ -533,14 +534,13 @@ EXERCISES = [
     ),
     Exercise(
         flash.merge_partials,
-        "Two shares of the keys gave two contexts. By which weights must they be mixed, so that "
-        "the result is the context of all keys?",
-        "A context times its own sum is the sum of exponentials times values that stood there "
-        "before it was divided. Those of all shares can be added once they are relative to the "
-        "same maximum.",
+        "Two shares of the keys gave two contexts. With which weights do you mix them to get the "
+        "context of all keys?",
+        "A context times its own sum is the sum of exponentials times values, as it was before "
+        "the division. You can add those of all shares once they are relative to the same maximum.",
         "The largest maximum is (B, H, T). The weights sums * exp(maxima - largest) are (K, B, H, "
-        "T), and each multiplies D numbers of a context. Where the largest is -inf subtract 0, "
-        "and where the weights sum to 0 divide by 1.",
+        "T), and each multiplies D numbers of a context. Where the largest is -inf, subtract 0, "
+        "and where the weights sum to 0, divide by 1.",
         line="largest = maxima.amax(0)  # (B, H, T)\n"
         "m = largest.nan_to_num(neginf=0.0)\n"
         "shares = sums * (maxima - m).exp()  # (K, B, H, T)\n"
@@ -562,7 +562,7 @@ EXERCISES = [
         drawn=_drawn_partials,
         axes="B H T D",
         allows=("nan gradient",),  # 0 / 0 that is put right afterwards
-        done="You can share the keys out and merge what comes back. Merge in two steps, pairs "
+        done="You can split the keys into shares and merge the results. Merge in two steps, pairs "
         "first: the result is the same.",
     ),
 ]

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash, plots
-from mha_course.colours import HATCH
+from mha_course.colours import FADED, HATCH
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import SMALL
@@ -25,8 +25,7 @@ from mha_course.widgets.labs.panels import Panels, bars, matrix, table
 
 HERE = Path(__file__).parent
 SIZES = (4, 3, 5, 8)  # the sides of a tile to choose from
-GONE = "#9aa1ad"
-COMING = {"hatch": "..", "facecolor": "#ffffff", "edgecolor": GONE, "linewidth": 0}
+COMING = {"hatch": "..", "facecolor": "#ffffff", "edgecolor": FADED, "linewidth": 0}
 
 
 class TilingLab(Lab):
@@ -39,7 +38,7 @@ class TilingLab(Lab):
 
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
-    question = "What must be remembered of a tile before it is thrown away?"
+    question = "What must you keep of a tile before you throw it away?"
 
     def __init__(self, scores: Any, tokens: Sequence[str]) -> None:
         self._scores, self._tokens = scores_and_tokens("TilingLab", scores, tokens)
@@ -54,15 +53,13 @@ class TilingLab(Lab):
         )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Stay at the last tile where there are no more, and begin again where the tiles are
-        others.
-        """
+        """Stay at the last tile if there are no more, and begin again if the tiles change."""
         anew = "tile" not in moved and {"size", "causal"} & moved.keys()
         last = len(self._tiles(values["size"], values["causal"]))
         return {**values, "tile": 1 if anew else min(values["tile"], last)}
 
     def draw(self, tile: int, size: int, causal: bool) -> tuple[Panels, str]:
-        """Draw the tile that is held, where it lies, and the running numbers of all rows."""
+        """Draw the tile that is held, where it is, and the running numbers of all rows."""
         tiles = self._tiles(size, causal)
         rows, columns = tiles[tile - 1]
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)
@@ -104,7 +101,7 @@ class TilingLab(Lab):
         ax = figure.axes[0]
         scores = self._panels[0]
         at = scores["at"]
-        gone: dict[str, Any] = {"facecolor": GONE, "edgecolor": "#ffffff", "label": "gone"}
+        gone: dict[str, Any] = {"facecolor": FADED, "edgecolor": "#ffffff", "label": "gone"}
         coming: dict[str, Any] = {**COMING, "label": "to come"}
         hidden: dict[str, Any] = {**HATCH, "linewidth": 0, "label": "hidden by the mask"}
         held: dict[str, Any] = {"fill": False, "edgecolor": plots.ACCENT, "linewidth": 2}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Running(NamedTuple):
-    """One row after one more block: where it lies, the maximum so far, and the sum's parts."""
+    """One row after one more block: where it is, the maximum so far, and the sum's parts."""
 
     first: int
     last: int

@@ -1,4 +1,4 @@
-"""Drawings of softmax and attention in blocks: one row, the tiles, what is kept and what is not."""
+"""Drawings of attention in blocks: one row of its softmax, its traffic, and its sizes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course import flash
-from mha_course.colours import ACCENT, BAR, HATCH, INK, QUIET
+from mha_course.colours import ACCENT, ACCENT_BEHIND, BAR, FADED, INK, QUIET
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
-from mha_course.plots.diagrams import Point, arrow, box
+from mha_course.plots.diagrams import arrow, box
 from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
-
-SOFT = "#fde9bd"  # the accent, for what lies behind
 
 
 def online_softmax(scores: Tensor, block_size: int) -> Figure:
@@ -33,7 +30,7 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
     _draw_sums(bottom, steps)
     for ax in (top, bottom):
         for step in steps[1:]:
-            ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
+            ax.axvline(step.first - 0.5, color=FADED, linestyle=":", linewidth=1.2)
         sns.despine(ax=ax, bottom=True)
     return figure
 
@@ -75,77 +72,6 @@ def _draw_sums(ax: Axes, steps: Sequence[Running]) -> None:
     ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
 
 
-def tiles(
-    queries: int,
-    keys: int,
-    block_size: int | tuple[int, int],
-    *,
-    causal: bool = False,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the scores (T, S) cut into tiles, numbered as they are visited; skipped ones are
-    hatched.
-
-    Args: queries are T and keys S; block_size is that of a tile, or its queries and its keys; with
-        causal a query sees keys up to its own place alone.
-    """
-    ax = ax or new_figure(4.6, 4.9).subplots()
-    paper: dict[str, Any] = HATCH
-    ax.add_patch(Rectangle((0, 0), keys, queries, **paper))
-    visited = flash.blocks(queries, keys, block_size, causal=causal)
-    for number, (rows, columns) in enumerate(visited, start=1):
-        x = columns.start
-        y = rows.start
-        width = columns.stop - columns.start
-        height = rows.stop - rows.start
-        ax.add_patch(Rectangle((x, y), width, height, facecolor=SOFT, edgecolor=INK, linewidth=1))
-        below_diagonal = (x + 0.15 * width, y + 0.8 * height)
-        ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=TITLE)
-    if causal:  # the last key that each query may see, aligned at the bottom right as flash does
-        steps = [(t + keys - queries + 1, y) for t in range(queries) for y in (t, t + 1)]
-        ax.plot(*zip(*steps, strict=True), color=INK, linewidth=2)
-    ax.set(xlim=(0, keys), ylim=(queries, 0), xticks=[], yticks=[], aspect="equal")
-    ax.set(xlabel="keys", ylabel="queries")
-    return ax
-
-
-def recomputation(*, ax: Axes | None = None) -> Axes:
-    """Draw what the forward pass keeps, and how the backward pass recomputes weights from it."""
-    ax = ax or new_figure(11, 3.5).subplots()
-    block = "one block of scores,\nand exponentials"
-    again = "the same block,\ncomputed again"
-    boxes: list[tuple[Point, float, str, str | None]] = [
-        ((0.0, 2.0), 1.5, "q, k, v", ACCENT),
-        ((2.3, 2.0), 2.0, block, None),
-        ((5.1, 2.0), 1.5, "context", ACCENT),
-        ((7.0, 2.0), 2.1, "log-sum-exp:\n1 number a query", ACCENT),
-        ((2.3, 0.0), 2.0, again, None),
-        ((5.1, 0.0), 1.5, "gradients\nof q, k, v", QUIET),
-        ((7.0, 0.0), 2.1, "gradient\nof the context", QUIET),
-    ]
-    for corner, width, text, color in boxes:
-        box(ax, corner, width, 0.8, text, color=color)
-    arrows: list[tuple[Point, Point]] = [
-        ((1.52, 2.4), (2.28, 2.4)),
-        ((4.32, 2.4), (5.08, 2.4)),
-        ((0.75, 1.95), (2.28, 0.55)),
-        ((7.7, 1.95), (4.33, 0.65)),
-        ((4.32, 0.4), (5.08, 0.4)),
-        ((5.85, 1.95), (5.85, 0.85)),
-        ((6.98, 0.4), (6.63, 0.4)),
-    ]
-    for start, end in arrows:
-        arrow(ax, start, end, width=1.3)
-    arrow(ax, (3.3, 2.85), (8.05, 2.85), width=1.3, bend=-0.12)
-    for height, text in ((2.95, "forward"), (0.95, "backward")):
-        ax.text(0.0, height, text, fontsize=TITLE, fontweight="bold", color=INK, va="bottom")
-    legend = "orange: kept\ndashed: thrown away\nbefore the next block"
-    ax.text(9.3, 2.4, legend, fontsize=SMALL, color=INK, va="center")
-    ax.set(xlim=(-0.05, 11.4), ylim=(-0.1, 3.4))
-    ax.axis("off")
-    return ax
-
-
 def memory_traffic() -> Figure:
     """Draw what moves between a GPU's slow memory and its fast one, unfused and fused."""
     figure = new_figure(11, 3.6)
@@ -161,7 +87,7 @@ def memory_traffic() -> Figure:
     for ax, title, tensors, work in versions:
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
         ax.add_patch(Rectangle((0, 1.5), 4.5, 1.1, facecolor=QUIET))
-        ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=SOFT))
+        ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=ACCENT_BEHIND))
         ax.text(0.08, 2.55, "HBM: large, slow", fontsize=SMALL, color=INK, va="top")
         ax.text(0.08, 0.06, "SRAM: small, fast", fontsize=SMALL, color=INK, va="bottom")
         for ((start, _), (end, _)), words in zip(pairwise(tensors), work, strict=True):
@@ -202,14 +128,3 @@ def to_scale(tokens: int, width: int, block_size: int, *, ax: Axes | None = None
     ax.set(xlim=(-3 * gap, left), ylim=(1.14 * tokens, -0.14 * tokens), aspect="equal")
     ax.axis("off")
     return ax
-
-
-def both_tilings() -> Figure:
-    """Draw the tiles that are visited without a mask and under a causal one."""
-    figure = new_figure(9, 4.7)
-    names = {False: "no mask", True: "causal"}
-    for ax, (causal, name) in zip(figure.subplots(1, 2), names.items(), strict=True):
-        tiles(32, 32, 4, causal=causal, ax=ax)
-        visited = len(flash.blocks(32, 32, 4, causal=causal))
-        ax.set_title(f"{name}: {visited} of 64 tiles", loc="left", fontsize=TEXT)
-    return figure

@@ -87,7 +87,7 @@ def measure(
 
 
 def blocks(num_layers: int, start: Start = "Xavier") -> list[EncoderBlock]:
-    """Return untrained blocks in float64, drawn as Glorot and Bengio (2010) say, or otherwise.
+    """Return untrained blocks in float64, drawn as Glorot and Bengio (2010) say, or in another way.
 
     "torch" leaves what torch drew. "GPT-2" draws with a spread of 0.02, divided by the root of the
     number of sums in matrices whose results are added (Radford et al. 2019, section 2.3).

@@ -58,7 +58,7 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
 
     wire(watched, *arguments)
     unused = ", ".join(name for name in PARTS if name not in called)
-    said = f"{unused}: never called. Each half is x plus what a part makes of the normed x."
+    said = f"You never called {unused}. Each half is x plus what a part returns for norm(x)."
     return (None, said) if unused else None
 
 
@@ -203,8 +203,8 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         layer_norm,
-        "Over which numbers do mean and variance go: the channels of a token, the tokens, or the "
-        "batch?",
+        "Over which numbers do you take mean and variance: the channels of a token, the tokens, "
+        "or the batch?",
         "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and "
         "shift by beta. The variance divides by C, not by C - 1.",
         "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta "
@@ -216,21 +216,22 @@ EXERCISES = [
         drawn=lambda d: (d("BSC"), d("C"), d("C"), *d.picks.choice(((), (0.3,), (0.01,)))),
         axes="B S C",
         diagnose=_clamped,
-        done="Each token is now normed by itself. Multiply x by 1000: what happens to the result?",
+        done="Each token is now normalised on its own. Multiply x by 1000: what happens to the "
+        "result?",
     ),
     Exercise(
         encoder_block,
         "In pre-norm, what goes past attention on the residual path: x, or the normalised x?",
-        "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own "
-        "norm.",
-        "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that "
-        "result, feed_forward with norm2.",
+        "One pattern, twice: x plus what a part returns for the normalised x. Each part has its "
+        "own norm.",
+        "Every call maps (B, S, C) to (B, S, C). First comes attention with norm1, then "
+        "feed_forward with norm2 on that result.",
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC")),
         axes="B S C",
         run=wire,
         diagnose=_never_called,
         done="You can wire a pre-norm block. Let attention and feed_forward return zeros: x comes "
-        "out as it came in.",
+        "out unchanged.",
     ),
 ]
 

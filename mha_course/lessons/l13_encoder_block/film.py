@@ -57,7 +57,7 @@ class TrainingFilm(Player):
         self.look(model, 0)
 
     def recorded(self, loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """Return the same loss function, whose results the film records."""
+        """Return the same loss function, with its results recorded in the film."""
 
         def recording(*inputs: Any) -> Tensor:
             value = loss(*inputs)
@@ -67,7 +67,7 @@ class TrainingFilm(Player):
         return recording
 
     def look(self, model: MaskedWordModel, step: int) -> None:
-        """Add a snapshot of the model after so many steps."""
+        """Add a snapshot of the model after a number of steps."""
         if step == 0 and self._frames:
             return  # it is there already
         weights = model.attention_weights(self._ids.to(model.device))[self._layer, 0]  # (H, S, S)
@@ -99,7 +99,7 @@ class TrainingFilm(Player):
         return int(self._frames[-1][:, self._row, self._column].argmax())
 
     def _to_target(self) -> NDArray[np.float64]:
-        """Return what *it* puts on *cat* in the best head, (N,)."""
+        """Return the weight that *it* puts on *cat* in the best head, (N,)."""
         return self.weights[:, self._best(), self._row, self._column]
 
     def _step(self, snapshot: int) -> int:

@@ -1,6 +1,6 @@
 """Pictures of an encoder block and its wirings, and of what a norm is over.
 
-A block is drawn in units of its own, 1,000 across; y goes down.
+A block is drawn in pixels of a page; y goes down.
 """
 
 from __future__ import annotations
@@ -16,65 +16,61 @@ from matplotlib.patches import Rectangle
 from mha_course import plots
 from mha_course.colours import ACCENT, INK, QUIET
 from mha_course.plots.diagrams import box
-from mha_course.plots.figures import SMALL, TEXT
+from mha_course.plots.figures import SMALL, TEXT, figure_of
 
-WIDTH = 1000
-RISE = 84  # from a stream up to its branches
-SUMS = (435, 860)  # x
-READ = (75, 500, 905)  # x where a stream is read
-PARTS = ((280, 120, "attention"), (705, 120, "feed-forward"))  # x, width and name
-NORMS = {True: (170, 595), False: (475, 885)}  # x: pre-norm's on the branches, post-norm's not
+HEIGHT = 500
+ASIDE = 88  # from a stream to its branches
+PARTS = ("attention", "feed-forward")
+STARTS = (84, 272)  # y where branches begin
+SUMS = (215, 407)  # y where they end
+READ = (60, 242, 438)  # y where a stream is read
 
 
 def block_wirings() -> Figure:
-    """Draw both wirings: what stands on the thick line, the stream, all must pass."""
-    figure = plots.new_figure(WIDTH / 92, 360 / 92)
-    ax = _canvas(figure, 360)
-    _draw_block(ax, 145, pre_norm=True)
-    _draw_block(ax, 330, pre_norm=False)
-    ax.text(8, 18, "pre-norm: no norm on the stream", va="center", color=INK)
-    ax.text(8, 203, "post-norm: both norms on the stream", va="center", color=INK)
-    return figure
+    """Draw both wirings: everything must pass what is on the thick line, the stream."""
+    ax = _canvas(360)
+    _draw_block(ax, 36, pre_norm=True)
+    _draw_block(ax, 212, pre_norm=False)
+    ax.text(4, -16, "pre-norm: none\non the stream", va="center", color=INK)
+    ax.text(180, -16, "post-norm: both\non the stream", va="center", color=INK)
+    return figure_of(ax)
 
 
 def block_readings(readings: Sequence[Mapping[str, float]]) -> Figure:
     """Draw a pre-norm block, and what is read at three places: names and shares from 0 to 1."""
-    figure = plots.new_figure(WIDTH / 92, 234 / 92)
-    ax = _canvas(figure, 234)
-    stream = 110
+    ax = _canvas(312)
+    stream = 165
     _draw_block(ax, stream, pre_norm=True)
-    for x, shares in zip(READ, readings, strict=True):
-        _draw_line(ax, [(x, stream), (x, stream + 28)])
+    for y, shares in zip(READ, readings, strict=True):
+        _draw_line(ax, [(stream, y), (stream - 24, y)])
         for n, (name, share) in enumerate(shares.items()):
-            y = stream + 46 + 21 * n
+            at = y + 21 * (n - (len(shares) - 1) / 2)
             color = ACCENT if n == 0 else INK
-            _draw_line(ax, [(x, y), (x + 50 * share, y)], width=11, color=color)
-            ax.text(x - 8, y, name, ha="right", va="center", color=INK)
-            ax.text(x + 56, y, f"{share:.2f}", va="center", color=INK)
-    return figure
+            _draw_line(ax, [(46, at), (46 + 50 * share, at)], width=11, color=color)
+            ax.text(40, at, name, ha="right", va="center", color=INK)
+            ax.text(102, at, f"{share:.2f}", va="center", color=INK)
+    return figure_of(ax)
 
 
-def _canvas(figure: Figure, height: int) -> Axes:
-    ax = figure.subplots()
-    ax.set(xlim=(0, WIDTH), ylim=(height, 0))
+def _canvas(width: int) -> Axes:
+    """Make a picture that is narrow enough for a phone."""
+    ax = plots.new_figure(width / 92, (HEIGHT + 40) / 92).subplots()
+    ax.set(xlim=(0, width), ylim=(HEIGHT, -40))
     ax.axis("off")
     return ax
 
 
-def _draw_block(ax: Axes, y: int, *, pre_norm: bool) -> None:
-    branch = y - RISE
-    _draw_line(ax, [(40, y), (960, y)], width=9, color=ACCENT)
-    starts = (125, 550)
-    for number, (x, width, name) in enumerate(PARTS):
-        start = starts[number]
-        end = SUMS[number]
-        _draw_line(ax, [(start, y), (start, branch), (end, branch), (end, y)])
-        _draw_box(ax, (x, branch), width, 44, name)
-        _draw_box(ax, (end - 13, y), 26, 26, "+")
-        norm_y, height = (branch, 44) if pre_norm else (y, 36)
-        _draw_box(ax, (NORMS[pre_norm][number], norm_y), 64, height, f"norm{number + 1}")
-    ax.text(28, y, "x", ha="right", va="center", color=INK)
-    ax.text(968, y, "out", va="center", color=INK)
+def _draw_block(ax: Axes, x: int, *, pre_norm: bool) -> None:
+    branch = x + ASIDE
+    _draw_line(ax, [(x, 26), (x, 474)], width=9, color=ACCENT)
+    for number, (name, start, end) in enumerate(zip(PARTS, STARTS, SUMS, strict=True), start=1):
+        _draw_line(ax, [(x, start), (branch, start), (branch, end), (x, end)])
+        _draw_box(ax, (branch, start + 86), 104, 40, name)
+        _draw_box(ax, (x, end), 26, 26, "+")
+        norm = (branch, start + 34) if pre_norm else (x, end + 32)
+        _draw_box(ax, norm, 64, 34, f"norm{number}")
+    ax.text(x, 14, "x", ha="center", va="center", color=INK)
+    ax.text(x, 488, "out", ha="center", va="center", color=INK)
 
 
 def _draw_line(
@@ -84,10 +80,10 @@ def _draw_line(
     ax.plot(*zip(*points, strict=True), color=color, **look)
 
 
-def _draw_box(ax: Axes, left: tuple[int, int], width: int, height: int, name: str) -> None:
-    """Draw a box from the middle of its left edge, over the lines."""
-    x, y = left
-    corner = (x, y - height / 2)
+def _draw_box(ax: Axes, middle: tuple[int, int], width: int, height: int, name: str) -> None:
+    """Draw a box over the lines."""
+    x, y = middle
+    corner = (x - width / 2, y - height / 2)
     box(ax, corner, width, height, name, color="white", edge=INK, rounding=13, zorder=2)
 
 

@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
-    """Take a snapshot of a model after so many steps; nothing in it changes.
+    """Take a snapshot of a model after a number of steps; nothing in it changes.
 
     >>> from mha_course.example import new_model
     >>> snapshot(new_model(0), 0).pronoun.shape

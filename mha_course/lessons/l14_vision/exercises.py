@@ -82,10 +82,10 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         vision.patchify,
-        "In memory an image lies channel after channel, row after row. Which axes must be "
-        "neighbours before a patch can be flattened?",
-        "Cut height and width into patches and pixels, bring the two patch axes to the front "
-        "with `permute`, and flatten. It is the head split in two directions.",
+        "In memory, an image is stored channel by channel, row by row. Which axes must be "
+        "neighbours before you can flatten a patch?",
+        "Cut height and width into patches and pixels, bring the two patch axes to the front with "
+        "`permute`, and flatten. It's the head split, in two directions.",
         "Cut (B, 3, H, W) into (B, 3, H/P, P, W/P, P), reorder it as (B, H/P, W/P, 3, P, P), and "
         "flatten it to (B, N, 3·P·P).",
         line="cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, "
@@ -99,7 +99,7 @@ EXERCISES = [
     Exercise(
         vision.add_class_token,
         "The class token is one vector. How does it get into every image of the batch?",
-        "`expand` shows one vector B times, and `torch.cat` joins along the tokens. The class "
+        "`expand` shows one vector B times, and `torch.cat` joins along the token axis. The class "
         "token goes first.",
         "Expand class_token (C,) to (B, 1, C). Join it with (B, N, C) along axis 1, which gives "
         "(B, N + 1, C).",

@@ -21,7 +21,7 @@ DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 
 def image_grid(images: Mapping[str, Tensor], *, across: int = 4) -> Figure:
-    """Draw images (3, height, width) with their titles, so many across in each row."""
+    """Draw images (3, height, width) with their titles, in rows of ``across``."""
     first = next(iter(images.values()))
     axes = _grid(len(images), across, first.shape[1:])
     for ax, (title, image) in zip(axes, images.items(), strict=True):
@@ -70,8 +70,8 @@ def attention_overlay(
 
     Args: image (3, height, width); weights maps a title to one weight for each patch, row by row,
         of which the largest has full light and 0 the share DARK; grid is rows and columns of
-        patches; query, the patch whose weights they are, is framed; across is how many pictures
-        stand in a row.
+        patches; query, the patch whose weights they are, is framed; across is how many pictures are
+        in a row.
     """
     pixels = _pixels(image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]

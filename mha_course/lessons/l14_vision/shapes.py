@@ -50,10 +50,10 @@ class Pictures(NamedTuple):
 
 
 def draw(count: int, generator: torch.Generator) -> Pictures:
-    """Draw so many pictures; the same generator draws the same ones.
+    """Draw pictures; the same generator draws the same ones.
 
     Pictures 2n and 2n + 1 hold the same patches in two orders, with different answers: two shapes
-    have one colour, and the third stands in the middle in one picture, and outside in the other.
+    have one colour, and the third is in the middle of one picture, and at the side of the other.
     """
     dice: dict[str, Any] = {"generator": generator, "device": generator.device}
     scenes = (count + 1) // 2

@@ -103,7 +103,7 @@ class VisionTransformer(nn.Module):
 
 
 class PatchVotes(nn.Module):
-    """Let every patch give its answer alone, knowing what it shows and where it stands; the mean
+    """Let every patch give its answer alone, knowing what it shows and where it is; the mean
     answer counts.
 
     There is no attention: no patch ever sees another. Args as for VisionTransformer.

@@ -24,7 +24,7 @@ class CausalLanguageModel(WordModel):
     def forward(self, ids: Tensor, caches: Sequence[KVCache] | None = None) -> Tensor:
         """Map ids (B, S) to the logits of the word after each, (B, S, V).
 
-        With caches (see new_caches) ids are the new words alone, and stand after those that came
+        With caches (see new_caches) ids are only the new words, which follow those that came
         before.
         """
         start = caches[0].length if caches else 0
@@ -42,8 +42,8 @@ class CausalLanguageModel(WordModel):
 
 
 def next_token_probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Return the softmax of logits / temperature, (B, V), of each row's top_k largest alone; None
-    keeps all.
+    """Return the softmax of logits / temperature, (B, V), over each row's top_k largest; None keeps
+    all.
     """
     scaled = logits / temperature  # (B, V)
     if top_k is not None:

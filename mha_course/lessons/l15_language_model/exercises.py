@@ -330,8 +330,8 @@ def _draw_ids(count: int, *shape: int, seed: int) -> Tensor:
 EXERCISES = [
     Exercise(
         next_token_targets,
-        "Which token should the model name when it has read token t, and which token has nothing "
-        "after it?",
+        "Which token should the model predict when it has read token t, and which token has "
+        "nothing after it?",
         "Two slices of the same ids, one position apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         drawn=lambda d: (d.ids(99, "BS"),),
@@ -341,9 +341,9 @@ EXERCISES = [
     ),
     Exercise(
         generate,
-        "The model gives an answer at every position. At which one does it say the next word?",
+        "The model makes a prediction at every position. Which one is about the next word?",
         "A loop: run the model on all ids so far, take the largest logit at the right position, "
-        "and append its number.",
+        "and append its id.",
         "model(ids) is (B, S, vocab), and at one position (B, vocab). `argmax` with the axis kept "
         "gives (B, 1), and appending it makes ids (B, S + 1).",
         special_cases=[
@@ -358,7 +358,7 @@ EXERCISES = [
         axes="B S+steps",
         allows=("no gradient",),
         done="You can let a model write. Draw each word by its probability instead of taking the "
-        "likeliest, and read what changes.",
+        "likeliest, and see what changes.",
         run=write_on,
     ),
     Exercise(
@@ -387,15 +387,16 @@ EXERCISES = [
         allows=("no gradient",),
         axes="B V",
         exact_zeros=True,
-        done="You can turn logits into a draw. With top_k=1, does the temperature still matter?",
+        done="You can turn logits into probabilities to draw from. With top_k=1, does the "
+        "temperature still matter?",
     ),
     Exercise(
         accept_or_redraw,
         "The small model drafts a word twice as often as the large one would write it. How often "
         "should this draft be kept? And which words does the large one write more often than the "
         "small one drafts them?",
-        "Accept if the dice lie below p/q at the drafted word. What is redrawn is the part of p "
-        "that lies above q, made to sum to 1.",
+        "Accept if uniform is below p/q at the drafted word. Redraw from the part of p that is "
+        "above q, divided by its sum.",
         "`p[draft] / q[draft]` is one number, to be compared with uniform. `(p - q).clamp(min=0)` "
         "is (V,); divide it by its sum, unless the sum is 0.",
         special_cases=[

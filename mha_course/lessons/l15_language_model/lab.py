@@ -1,4 +1,4 @@
-"""The lab of lesson 15: what the model holds for likely as the next word, and what it writes."""
+"""The lab of lesson 15: which next words the model finds likely, and what it writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINES, SHOWN = 6, 9
 
 
 class SamplingLab(Lab):
-    """Turn the temperature and the top-k of a language model; see the next word's chances and its
+    """Move the temperature and the top-k of a language model; see the next word's chances and its
     sentences change.
 
     Args: model is as trained by ``language_model.train_language_model``.

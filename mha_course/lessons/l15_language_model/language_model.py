@@ -51,8 +51,7 @@ def prompt(sentence: str) -> Tensor:
 
 
 def decode(ids: Tensor) -> tuple[str, ...]:
-    """Return the words of one sentence of ids (S,): after <start>, and up to <end> where there is
-    one.
+    """Return the words of one sentence of ids (S,): after <start>, and up to <end> if there is one.
 
     >>> decode(encode([["the", "cat"], ["the"]])[1])
     ('the',)
@@ -96,9 +95,9 @@ def uniform(ids: Tensor) -> Tensor:
 
 
 def bigram(texts: Sequence[Sentence]) -> Predictor:
-    """Count which word follows which: a predictor that looks at the newest word alone.
+    """Count which word follows which: a predictor that looks only at the newest word.
 
-    Every count is larger by 0.1, so that no word is held for impossible.
+    Every count is larger by 0.1, so that no word is impossible.
     """
     ids = encode([text.words for text in texts])
     counts = torch.zeros(len(WORDS), len(WORDS), dtype=torch.float64)

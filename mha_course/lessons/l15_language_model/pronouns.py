@@ -22,7 +22,7 @@ STEPS = 600  # of lesson 15
 
 
 def unseen() -> list[Sentence]:
-    """Return sentences with a pronoun about pairs of nouns that training never had so."""
+    """Return sentences with a pronoun about pairs of nouns in an order that training never had."""
     return [text for text in sentences(1000, "test", seed=998) if "pronoun" in text.pairs]
 
 
@@ -42,7 +42,7 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
     """Measure a model on ``unseen`` sentences.
 
     Returns: the weights of every head from the place of a pronoun to its ``noun``, and to that
-    noun's ``adjective``; ``accuracy`` on pronouns with all heads, and ``without`` each head alone;
+    noun's ``adjective``; ``accuracy`` on pronouns with all heads, and ``without`` each single head;
     nothing is rounded.
     """
     texts = unseen()

@@ -29,9 +29,9 @@ def accept_or_redraw(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[
 def speculate(
     model: Predictor, small: Predictor, ids: Tensor, drafts: int, dice: torch.Generator
 ) -> tuple[Tensor, int]:
-    """Write on from ids (1, S), until <end> or until there is no more room.
+    """Continue ids (1, S) until <end> or until there is no more room.
 
-    Returns: ids (1, S'), in which words may stand behind <end>, and the passes of the large model.
+    Returns: ids (1, S'), in which words may follow <end>, and the passes of the large model.
     """
     passes = 0
     while END not in ids and ids.size(1) < LONGEST:

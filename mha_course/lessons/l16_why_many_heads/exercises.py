@@ -72,7 +72,7 @@ ALL = "all tokens alike"
 
 
 class Head(NamedTuple):
-    """What one head of a learner's does for the query token."""
+    """What one of a learner's heads does for the query token."""
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
@@ -112,7 +112,7 @@ def in_words(number: int, head: Head) -> str:
     does = brings.get(round(head.times, 6), f"adds its content {head.times:.2f} times")
     if math.isnan(head.times):
         does = "brings other channels than 0 to d - 1, or mixes them up"
-    return f"head {number} looks at {attends_to} and {does}"
+    return f"head {number} attends to {attends_to} and {does}"
 
 
 def _mistake_of(first: Head, second: Head, exchanged: set[str]) -> str | None:
@@ -144,7 +144,7 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
         advice = ROWS[name].why
     elif {ALL, ""} & {first.sees, second.sees}:
         advice = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
-    says = f"{in_words(0, first)}; {in_words(1, second)}"
+    says = f"{in_words(0, first)}, and {in_words(1, second)}"
     where = "See lesson 16, Why many heads: Do it: two heads that subtract."
     return name, f"With d = {d}, {says}. {advice} {where}"
 
@@ -155,8 +155,9 @@ EXERCISES = [
         "If head 0 fetches c_a and head 1 fetches c_b, where can the minus sign come from?",
         "w_q reads the query token's channel, w_k that of the flag: where both are large, the "
         "score is large. w_v passes on the content. See “Do it: two heads that subtract”.",
-        "Four matrices (3d, 3d) of zeros. Head h owns the rows from h · 3d/2 on, in w_o the "
-        "columns. It needs one entry in w_q, one in w_k, d in w_v, and d in w_o, with its sign.",
+        "Four matrices (3d, 3d) of zeros. Head h owns the rows from h · 3d/2 on, and in w_o the "
+        "columns. It needs one entry in w_q, one in w_k, d in w_v, and d in w_o, which carry its "
+        "sign.",
         line="for head, sign in ((0, 1.0), (1, -1.0)):\n"
         "    first = head * 3 * d // 2\n"
         "    w_q[first, d + 2] = w_k[first, d + head] = 100.0\n"
@@ -169,7 +170,7 @@ EXERCISES = [
         run=subtract,
         diagnose=tell_where_heads_look,
         done="You built a behaviour by hand: two heads subtract. Next: where else could the minus "
-        "sign stand?",
+        "sign go?",
         tolerance=1e-3,
     ),
 ]

@@ -25,6 +25,15 @@ def show_runs(r2: Mapping[str, Sequence[Tensor]], caption: str) -> None:
     plots.results(columns, rows, caption=caption)
 
 
+def count_runs(kind: str, shipped: Mapping[Any, Sequence[float]], caption: str) -> None:
+    """Show, for each kind, from where to where the R² of its runs reaches, and how many succeed."""
+    rows = [
+        (name, min(r2), max(r2), f"{sum(value > 0.99 for value in r2)} of {len(r2)}")
+        for name, r2 in shipped.items()
+    ]
+    plots.results([kind, "lowest R²", "highest R²", "runs above 0.99"], rows, caption=caption)
+
+
 def names_of_tokens(places: Tensor) -> list[str]:
     """Name the nine tokens of the task by their roles, places (3, N) of a, b and the query."""
     roles = dict(zip(places[:, 0].tolist(), ("a", "b", "query"), strict=True))

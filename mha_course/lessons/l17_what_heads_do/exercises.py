@@ -101,12 +101,12 @@ def _not_other_weights(
         got = tuple(answered.shape) if isinstance(answered, Tensor) else type(answered).__name__
         return (
             None,
-            f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and "
+            f"It should return weights of shape {tuple(weights_.shape)}, as they came in, but "
             f"returned {got}.",
         )
     answered = answered.detach().to(v)
     if not answered.isfinite().all():
-        return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
+        return None, "Some of the weights are NaN or inf. Did you divide by 0?"
     left = _rows_left(answered, weights_, v)
     if left.all():
         return "same-weights", ROWS["same-weights"].text
@@ -123,16 +123,16 @@ def _not_other_weights(
             return "context-moved", ROWS[key].text
         row = int((answered.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
-            f"Rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
+            f"Your rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
             f"{ROWS['sum-moved'].why}"
         )
     if left.any():
         rows = ", ".join(str(row) for row in left.nonzero().flatten().tolist())
         return "rows-left", (
-            f"Rows that can move are as they came in: {rows}. {ROWS['rows-left'].why}"
+            f"You left rows unchanged that can move: {rows}. {ROWS['rows-left'].why}"
         )
     return "context-moved", (
-        f"They are weights, but the context has moved, by up to {moved:.2g}. "
+        f"You returned weights, but they move the context by up to {moved:.2g}. "
         f"{ROWS['context-moved'].why}"
     )
 
@@ -245,8 +245,8 @@ EXERCISES = [
         drawn=lambda d: (d.weights("HSS"), [*map(tuple, d.ids(d.S, "D2").tolist())]),
         allows=("no gradient",),
         axes="H",
-        done="You can measure how much a head attends along a relation. Turn the pairs round: "
-        "which heads attend the other way?",
+        done="You can measure how much a head attends along a relation. Swap the two tokens of "
+        "each pair: which heads attend the other way?",
     ),
     Exercise(
         ablate_heads,
@@ -258,8 +258,8 @@ EXERCISES = [
         allows=("no gradient",),
         axes="B H S D",
         exact_zeros=True,
-        done="You can silence heads and keep the rest. Silence all but one: how far does that "
-        "one get alone?",
+        done="You can silence heads and keep the rest. Silence all but one: how far does that one "
+        "get on its own?",
     ),
     Exercise(
         contribution_norms,
@@ -268,8 +268,9 @@ EXERCISES = [
         "Each head has D columns of w_o. Send its values through them, and take the length of "
         "the C numbers that come out. The weight then scales that length. In lesson 6, "
         "`head_contributions` did the first half.",
-        "For head h, v[h] (S, D) times its columns of w_o, turned, (D, C), is (S, C), and the "
-        "norm of that (S,). Multiply weights[h] (T, S) by it, and stack the heads: (H, T, S).",
+        "For head h, v[h] (S, D) times its columns of w_o, transposed to (D, C), is (S, C), and "
+        "the norm of that is (S,). Multiply weights[h] (T, S) by it, and stack the heads: (H, T, "
+        "S).",
         line="H, S, D = v.shape\n"
         "columns = [w_o[:, D * h : D * h + D] for h in range(H)]  # (C, D) each\n"
         "lengths = [(v[h] @ columns[h].T).norm(dim=-1) for h in range(H)]  # (S,) each\n"
@@ -287,8 +288,8 @@ EXERCISES = [
         other_weights,
         "What can you add to a row of weights that changes neither its sum nor its mixture of the "
         "values?",
-        "A direction that v and a column of ones both take to 0. With S > D + 1 there is one, and "
-        "`torch.linalg.svd` finds it. Follow it until a weight would become negative.",
+        "Find a direction that v and a column of ones both map to 0. With S > D + 1 there is one, "
+        "and `torch.linalg.svd` finds it. Follow it until a weight would become negative.",
         "v with a column of ones is (S, D + 1). The direction (S,) is the last row of Vh of its "
         "transpose. Add to weights (T, S) a step (T, 1) times the direction.",
         line="kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
@@ -304,8 +305,8 @@ EXERCISES = [
         run=same_context,
         allows=("other answers",),
         diagnose=_not_other_weights,
-        done="You can find other weights for the same context. Draw both maps: which of them is "
-        "the explanation?",
+        done="You can find other weights for the same context. Draw both maps: which one is the "
+        "explanation?",
     ),
 ]
 

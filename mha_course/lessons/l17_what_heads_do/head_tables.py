@@ -137,7 +137,7 @@ def _replace_word(
 def with_because(
     model: MaskedWordModel, texts: Sequence[Sentence]
 ) -> list[tuple[str | float, ...]]:
-    """Measure single heads where “because” stands in the place of one of two related words.
+    """Measure single heads where “because” replaces one of two related words.
 
     Returns: rows of a head, what it relates, its mean weight, its position baseline, and its mean
         weight to “because” and from it.

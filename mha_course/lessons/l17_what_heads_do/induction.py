@@ -1,4 +1,4 @@
-"""Induction: a word that stood here before, and what came after it then; attention alone, in one
+"""Induction: an earlier copy of a word, and what followed it then; attention only, in one
 layer or two.
 
 Axes: B sequences, S tokens, C width, V words in the vocabulary, H heads, L layers.

@@ -13,19 +13,14 @@ from torch import Tensor
 
 from mha_course.datasets.grammar import PRONOUNS, Sentence, vocabulary
 from mha_course.example import MASK, encode
-from mha_course.experiments.head_analysis import Head, ablate_heads, all_heads
+from mha_course.experiments.head_analysis import Head, ablate_heads, all_heads, around_attention
 from mha_course.models import MaskedWordModel
 
 
-@torch.no_grad()
 def after_attention(model: MaskedWordModel, texts: Sequence[Sentence], layer: int) -> Tensor:
-    """Return what the hidden word of each sentence is after the attention of a layer, (N, C)."""
+    """Return the hidden word's vector in each sentence after the attention of a layer, (N, C)."""
     ids, mask = encode([text.words for text in texts], device=model.device)
-    x = model.embed(ids)
-    for block in model.blocks[:layer]:
-        x = block(x, mask)
-    block = model.blocks[layer]
-    return (x + block.attention(block.attention_input(x), mask=mask)[0])[ids == MASK]
+    return around_attention(model, ids, mask, layer)[1][ids == MASK]
 
 
 def distance_moved(

@@ -194,9 +194,9 @@ EXERCISES = [
         gpt2_qkv,
         "The stored weight has C rows and 3C columns, and x @ weight is (B, S, 3C). Which axis "
         "holds q, k and v?",
-        "Two moves: `.T` turns (in, out) into (out, in), and `chunk` cuts the axis along which q, "
-        "k and v lie. See “What is in the file”.",
-        "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
+        "Two steps: `.T` turns (in, out) into (out, in), and `chunk` cuts the axis that holds q, "
+        "k and v. See “What is in the file”.",
+        "weight (C, 3C) transposed is (3C, C), and a third of its rows is (C, C).",
         line="return weight.T.chunk(3)  # (C, C) each",
         drawn=lambda d: (d("CX"),),
         allows=("no gradient",),
@@ -211,10 +211,10 @@ EXERCISES = [
         "Which of the six steps differ from your multi_head_attention: the weights, the biases, "
         "or what each token may attend to?",
         "Use your own functions: `gpt2_qkv`, the biases cut in three in the same way, the causal "
-        "mask of lesson 8, and c_proj at the end. `F.scaled_dot_product_attention` may do the "
+        "mask of lesson 8, and c_proj at the end. `F.scaled_dot_product_attention` can do the "
         "middle.",
-        "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); "
-        "the merged heads (B, S, C) meet c_proj.weight (C, C), stored as (in, out).",
+        "x @ c_attn.weight + c_attn.bias is (B, S, 3C), and q, k, v and the context are (B, H, S, "
+        "D). The merged heads are (B, S, C), and c_proj.weight (C, C) is stored as (in, out).",
         line='fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
         "q, k, v = split_fused_qkv(fused, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
@@ -236,7 +236,7 @@ EXERCISES = [
         "they end up?",
         "Cut the rows into heads, and the rows of a head into pairs. Then swap two axes and join "
         "them again.",
-        "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
+        "Cut (H*D, C) into (H, D/2, 2, C), transpose to (H, 2, D/2, C), and join to (H*D, C).",
         special_cases=[("", lambda: (*square(1), H)), ("", lambda: (draw(C, 16, seed=2), H))],
         drawn=lambda d: (d.normal(2 * d.C, d.O), d.H),
         allows=("no gradient",),

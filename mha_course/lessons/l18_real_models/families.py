@@ -79,8 +79,8 @@ def config_of(family: Family) -> PreTrainedConfig:
 
 
 def outputs(family: Family, attention: str) -> Tensor:
-    """Build a model of a family, with the same random numbers each time, and return what it makes
-    of two texts or images at all tokens but padding, (N, C).
+    """Build a model of a family, with the same random numbers each time, and return its outputs for
+    two texts or images at all tokens but padding, (N, C).
 
     Args: attention is "eager" or a name from plug_in.
     """

@@ -43,7 +43,7 @@ INDEX = "model.safetensors.index.json"
 
 
 class Published(NamedTuple):
-    """A model on the hub, in the place of which a small checkpoint ships."""
+    """A model on the hub, for which a small checkpoint ships."""
 
     title: str
     repo: str
@@ -80,7 +80,7 @@ class Checkpoint:
     def tokenizer(self) -> Tokenizer:
         """What cuts text into tokens."""
         path = self.folder / "tokenizer.json"
-        rule = "the tokenizer must lie beside the model"
+        rule = "the tokenizer must be next to the model"
         got = f"none in {self.folder.name}"
         expected = "a file tokenizer.json"
         require(path.is_file(), "open_checkpoint", rule, expected=expected, got=got)
@@ -155,7 +155,7 @@ def fetch(repo: str, revision: str | None = None) -> Path:
 
     HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE mean what they mean to the library.
 
-    Raises: ShapeError for what cannot be had.
+    Raises: ShapeError for a model that cannot be fetched.
     """
     try:
         if try_to_load_from_cache(repo, "config.json", revision=revision) is None:

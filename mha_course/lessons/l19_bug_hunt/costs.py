@@ -158,5 +158,5 @@ def _right_parameters(seed: int) -> dict[str, Tensor]:
 
 @cache
 def load() -> dict[str, Record]:
-    """Return what ships, by the names with + between them; ``right`` is right attention."""
+    """Return the records that ship, by names joined with +; ``right`` is right attention."""
     return {name: Record(*record) for name, record in precomputed.load().bug_hunt.items()}

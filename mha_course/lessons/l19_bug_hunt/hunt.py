@@ -1,4 +1,4 @@
-"""Lesson 19: modules that run, train and are wrong, drawn by a seed, and what is said of a choice.
+"""Lesson 19: modules that run, train and are wrong, drawn by a seed, and the verdict on a choice.
 
 ``python -m mha_course.lessons.l19_bug_hunt.hunt 7`` prints the answer key of the sheet that seed 7
 draws.
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from mha_course.colours import STATUS
 from mha_course.errors import require
 from mha_course.exercises import sandbox
 from mha_course.experiments.faulty_attention import (
@@ -160,13 +161,12 @@ def case(number: int, seed: int = 0) -> Case:
     return sheet(seed)[number - 1]
 
 
-_COLORS = {"right": "#2da44e", "near": "#d4a72c", "wrong": "#d4a72c"}
 _SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of a choice: ``status`` is right, near (one of two) or wrong; of a case that is
+    """The verdict on a choice: ``status`` is right, near (one of two) or wrong; of a case that is
     found, ``diff`` compares the methods that are not the right ones with those that are.
     """
 
@@ -207,14 +207,14 @@ class Verdict:
             )
         words = f'<div style="max-width:44em;overflow-x:auto">{"".join(parts)}</div>'
         code = code and f'<pre style="overflow-x:auto">{code}</pre>'
-        return box(_COLORS[self.status], words + code)
+        return box(STATUS["correct" if self.status == "right" else "wrong"], words + code)
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found
 
 
 def sentences() -> None:
-    """Show all that can be wrong, each with the id that ``accuse`` takes."""
+    """Show everything that can be wrong, each with the id that ``accuse`` takes."""
     rows = [(name, SAID[name].title) for names in _groups().values() for name in names]
     body = [row((f"<code>{name}</code>", escaped(title))) for name, title in rows]
     fold = "<details><summary>{}</summary>{}</details>"
@@ -225,9 +225,9 @@ def sentences() -> None:
 def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     """Choose from a menu what is wrong with a case, or say it with an id from ``sentences``.
 
-    Args: of two mistakes one is enough for a beginning; ``"no-mistake"`` is also a choice.
+    Args: of two mistakes one is enough to begin with; ``"no-mistake"`` is also a choice.
     Returns: the menu, or with one id or two a Verdict.
-    Raises: ShapeError for a number outside 1 to 12, and for an id that there is not.
+    Raises: ShapeError for a number outside 1 to 12, and for an id that does not exist.
     """
     suspect = case(number, seed)
     if not mistakes:
@@ -362,7 +362,7 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     return (
         "What it costs a small language model, in nats per word on held-out sentences: the mean of "
         "three runs, and their range. Word by word means padded in front, with a cache. The right "
-        "parameters are those that the right one learned.",
+        "parameters are those that the right module learned.",
         ("", "read at once", "word by word", "right parameters"),
         [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )
@@ -376,7 +376,7 @@ def _loss(runs: costs.Losses) -> str:
 
 
 def losses(*cases: Case) -> Figure:
-    """Draw the loss in training of these cases, each beside that of the right attention."""
+    """Draw the loss in training of these cases, each next to that of the right attention."""
     best = costs.load()[costs.RIGHT].losses
     steps = range(costs.EVERY, costs.STEPS + 1, costs.EVERY)
     return small_curves({f"case {one.number}": one.record.losses for one in cases}, steps, best)
@@ -428,7 +428,7 @@ class Menu(Panel):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a probe of the learner's finds: of right modules, and of the cases of a sheet."""
+    """What a learner's probe finds on right modules and on the cases of a sheet."""
 
     alarm: str
     told: tuple[int, ...] = ()
@@ -440,7 +440,7 @@ class Trial:
         return f"Right modules pass. Cases that do not: {cases}."
 
     def _repr_html_(self) -> str:
-        return box("#d4a72c" if self.alarm else "#2da44e", prose(repr(self)))
+        return box(STATUS["wrong" if self.alarm else "correct"], prose(repr(self)))
 
 
 def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:

@@ -1,4 +1,4 @@
-"""The pictures of lesson 19: losses in training, and those of several runs, beside right ones."""
+"""The pictures of lesson 19: losses in training, and those of several runs, next to right ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mha_course.plots.inputs import as_array
 def small_curves(
     panels: Mapping[str, Sequence[float]], x: Sequence[float], reference: Sequence[float]
 ) -> Figure:
-    """Draw a line (N,) in each small panel, and in all of them the same reference beside it.
+    """Draw a line (N,) in each small panel, and the same reference in all of them.
 
-    Args: x (N,) and the reference (N,) serve all panels, which share their scales; at most four
-        stand in a row.
+    Args: x (N,) and the reference (N,) serve all panels, which share their scales; at most four are
+        in a row.
     """
     columns = min(len(panels), 4)
     rows = -(-len(panels) // columns)

@@ -2,6 +2,8 @@
 
 import { bytesOf } from "../dom.js";
 
+const THUMBNAIL = 128; // cells of a small picture's longer side: more could not be seen
+
 /**
  * What is known of one map.
  * @typedef {object} Facts
@@ -21,32 +23,12 @@ import { bytesOf } from "../dom.js";
  * @property {[string[], string[]][]} tokens queries and keys of each layer
  * @property {[string[], string[]][] | null} words the same before repeated ones were numbered, where arcs can be drawn
  * @property {import("../matrix.js").Scale} scale of all maps
- * @property {BufferSource} numbers float32, or the weights of large maps as float16
+ * @property {BufferSource} numbers float32, or the weights of large maps as 16 bits
+ * @property {number} parts of 1, that such a weight is a whole number of; else 1
  * @property {BufferSource | null} hidden a byte a cell
  * @property {string} source the line that says whose numbers they are
  * @property {number} serial
  */
-
-/** Return the number that 16 bits stand for. */
-function ofHalf(bits) {
-  const exponent = (bits >> 10) & 31;
-  const fraction = (bits & 1023) / 1024;
-  const sign = bits >> 15 ? -1 : 1;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
-}
-
-let ofHalves = null; // the numbers of all 16 bits, once they are needed
-
-/** Return numbers as float32, of so many that may have come as float16. */
-function readNumbers(bytes, count) {
-  if (bytes.byteLength === 4 * count) return new Float32Array(bytes.buffer);
-  ofHalves ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => ofHalf(bits));
-  const halves = new Uint16Array(bytes.buffer);
-  const numbers = new Float32Array(count);
-  for (let i = 0; i < count; i += 1) numbers[i] = ofHalves[halves[i]];
-  return numbers;
-}
 
 /**
  * Read all maps. A map is found by `{ layer, slot }`: its layer, or sentence, and its head, after which comes their average.
@@ -54,19 +36,33 @@ function readNumbers(bytes, count) {
  */
 export function readMaps(state) {
   const [R, H, T, S] = state.shape;
-  const { slots, scale } = state;
-  const size = T * S;
-  const numbers = readNumbers(bytesOf(state.numbers), R * slots * size);
+  const { slots, scale, parts } = state;
+  const { buffer } = bytesOf(state.numbers);
+  const numbers = parts === 1 ? new Float32Array(buffer) : new Uint16Array(buffer);
   const hidden = state.hidden && bytesOf(state.hidden);
   const index = ({ layer, slot }) => layer * slots + slot;
-  const mapOf = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);
   const facts = (at) => state.facts[index(at)];
-  const matrix = (at) => ({
-    values: mapOf(numbers, at),
-    hidden: mapOf(hidden, at),
-    rows: T,
-    columns: S,
-  });
+  const read = new Map(); // maps that were asked for, whole
+
+  /** Return a map, one in so many of its rows and columns. */
+  function every(step, at) {
+    const [rows, columns] = [Math.ceil(T / step), Math.ceil(S / step)];
+    const cells = { rows, columns, values: new Float32Array(rows * columns) };
+    if (hidden) cells.hidden = new Uint8Array(rows * columns);
+    let cell = 0;
+    for (let t = 0; t < T; t += step)
+      for (let s = 0; s < S; s += step) {
+        const place = (index(at) * T + t) * S + s;
+        if (hidden) cells.hidden[cell] = hidden[place];
+        cells.values[cell++] = numbers[place] / parts;
+      }
+    return cells;
+  }
+  function matrix(at) {
+    if (!read.has(index(at))) read.set(index(at), every(1, at));
+    return read.get(index(at));
+  }
+  const thumbnail = (at) => every(Math.ceil(Math.max(T, S) / THUMBNAIL), at);
   const areWeights = scale.kind === "weights";
-  return { ...state, ...scale, R, H, T, S, areWeights, facts, matrix };
+  return { ...state, ...scale, R, H, T, S, areWeights, facts, matrix, thumbnail };
 }

@@ -1,4 +1,4 @@
-"""Weights, tokens and masks in one form, whatever they came as, and what the browser gets of them.
+"""Weights, tokens and masks in one form, whatever form they came in, and what the browser gets.
 
 Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S);
 every layer of every sentence is a row of M maps: its heads and, if there are several, their
@@ -31,7 +31,8 @@ MAX_TOKENS = 512  # a cell is a pixel then
 MAX_WORDS = 40  # of a sentence that is written on one line
 MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
-MANY = 128 * 128  # cells of a map; the weights of larger ones are sent as float16
+MANY = 128 * 128  # cells of a map; the weights of larger ones are sent in two bytes each
+PARTS = 60_000  # of 1, which such a weight is a whole number of
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,10 @@ class Maps:
 
     def message(self) -> dict[str, Any]:
         """Return what the browser draws: facts, numbers, a byte a hidden cell."""
+        numbers: NDArray[Any] = self.numbers.astype("<f4", copy=False)
         large = self.scale.kind == "weights" and self.numbers[0, 0].size > MANY
+        if large and np.isfinite(numbers).all():
+            numbers = (numbers.clip(0) * PARTS).round().astype("<u2")
         tokens = [self.tokens_of(row) for row in range(len(self.rows))]
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
@@ -78,7 +82,7 @@ class Maps:
             "tokens": [tuple(map(numbered, pair)) for pair in tokens],
             "words": tokens if self.has_words else None,
             "scale": self.scale.message(),
-            "numbers": self.numbers.astype("<f2" if large else "<f4", copy=False).tobytes(),
+            "numbers": numbers.tobytes(), "parts": PARTS if numbers.dtype == "<u2" else 1,
             "hidden": self.hidden.tobytes() if self.hidden.any() else None,
         }  # fmt: skip
 

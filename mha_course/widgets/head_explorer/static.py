@@ -34,16 +34,18 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     largest = maps.largest(layer, slot)
     if largest is None:
         return f"{counted}; in {where} there is no number to be seen."
-    queries, keys = (
-        [isolate_word(word, 14) for word in words] for words in map(numbered, maps.tokens_of(layer))
-    )
+    queries, keys = map(numbered, maps.tokens_of(layer))
     weights = np.where(maps.hidden[layer, slot], 0, maps.numbers[layer, slot])
     best = [key for key in np.argsort(-weights[row])[:3] if weights[row, key] >= LEAST]
     if maps.has_words and best:
-        shown = ", ".join(f"{weights[row, key]:.2f} on “{keys[key]}”" for key in best)
-        return f"{counted}; in {where} “{queries[row]}” puts {shown}."
-    pair = f"from “{queries[largest[0]]}” to “{keys[largest[1]]}”"
+        shown = ", ".join(f"{weights[row, key]:.2f} on {_quoted(keys[key])}" for key in best)
+        return f"{counted}; in {where} {_quoted(queries[row])} puts {shown}."
+    pair = f"from {_quoted(queries[largest[0]])} to {_quoted(keys[largest[1]])}"
     return f"{counted}; in {where} the largest number is {weights[largest]:.2f}, {pair}."
+
+
+def _quoted(word: str) -> str:
+    return f"“{isolate_word(word, 14)}”"
 
 
 def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | Figure:

@@ -44,9 +44,8 @@ export class Suggestions {
 
   /** Offer what fits these words, of which the one at `row` is followed. */
   show(words, row) {
-    const key = `${words} ${row}`;
-    if (key === this.key) return;
-    Object.assign(this, { key, words, row });
+    if (words === this.words && row === this.row) return; // the menu may be open
+    Object.assign(this, { words, row });
     const { nouns, verbs } = this.spec;
     const group = this.classOf(words[row]);
     this.label.textContent = `Instead of “${words[row]}”`;

@@ -42,7 +42,7 @@ export function markThumbs(thumbs, maps, shown) {
 
 export function paintThumbs(thumbs, maps, palette) {
   for (const { at, canvas, entropy } of thumbs) {
-    paintCells(canvas, maps.matrix(at), { ...maps, palette });
+    paintCells(canvas, maps.thumbnail(at), { ...maps, palette });
     setText(entropy, entropyText(maps, at));
   }
 }

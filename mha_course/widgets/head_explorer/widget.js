@@ -30,7 +30,7 @@ const WIDE = 700; // pixels from which many small pictures, or those of a large 
 const SENTENCE = 262; // pixels of a sentence and its arcs, and of the table to which they unfold
 const TALLEST = 344; // of any other table; one that is higher scrolls
 const FEW = 24; // rows of a table that is seen whole
-const AVERAGE = "#868e96";
+const AVERAGE = "var(--hatch)";
 const ENTROPY =
   "The entropy of a head says how widely its rows spread their weight: 0 where each looks at one key only. It is a mean, in nats.";
 const KEYS = {
@@ -178,6 +178,7 @@ class Explorer extends Stage {
     this.root.style.setProperty("--head", this.colourOf(at));
     markThumbs(this.thumbs, maps, at);
     this.drawLarge(at, { ...maps, palette }, space);
+    this.suggestions?.show(this.wordsOf(at)[0], this.followed());
     if (maps !== this.painted) paintThumbs(this.thumbs, maps, palette);
     this.painted = maps;
     this.turnTo(this.isUnfolded());
@@ -204,11 +205,12 @@ class Explorer extends Stage {
 
   drawLarge(at, colours, space) {
     const { maps } = this;
-    const place = `${maps.serial} ${at.layer} ${space}`;
+    const names = maps.tokens[at.layer];
+    const place = [at.layer, space, maps.T, maps.areWeights, Boolean(maps.words), names].join();
     if (place !== this.place) {
       const { fontFamily } = getComputedStyle(this.root);
       const low = maps.words ? SENTENCE - 4 : maps.T <= FEW && TALLEST - 4;
-      this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily, { low });
+      this.plan = arrange(maps, names, space, fontFamily, { low });
       if (maps.areWeights) this.plan.least = LEAST;
       if (space !== this.space) this.height = 0;
       const [least, most] = maps.words ? [SENTENCE, SENTENCE + 24] : [0, TALLEST];
@@ -246,7 +248,6 @@ class Explorer extends Stage {
     const place = pointedAt ?? (this.maps.words ? { row: this.followed() } : null);
     this.highlight.replaceChildren(...(place ? drawMarked(this.plan, place) : []));
     if (this.maps.words) this.drawArcs(at, this.hover?.row ?? this.followed());
-    this.suggestions?.show(this.wordsOf(at)[0], this.followed());
     const text = place ? readoutOf(this.maps, at, place) : "";
     setText(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     this.speaker.speak(text);

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 class Lab(CourseWidget):
-    """Move a control, and see what becomes of the numbers.
+    """Move a control, and see what happens to the numbers.
 
     A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose
     arguments are the controls' values by name. ``values`` holds them. Each move calls ``reconcile``

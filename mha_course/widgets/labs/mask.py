@@ -40,7 +40,7 @@ class MaskLab(Lab):
     ``mask`` is what is painted.
     """
 
-    question = "Who may attend to whom, and what does a row do that sees nothing?"
+    question = "Who may attend to whom, and what happens to a row that sees nothing?"
     hint = (
         "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + "
         "arrow paints on."
@@ -94,7 +94,7 @@ class MaskLab(Lab):
         return values
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return the script that answers in a page, and what it computes with."""
+        """Return the script that answers in a page, and its data."""
         script = answer_script("mask_answer.js", folder=HERE)
         data = {
             "scores": self._scores.tolist(),

@@ -154,5 +154,5 @@ def shares(
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:
-    """Describe a table of words; the first of each row names it."""
+    """Describe a table of words; the first word of each row names the row."""
     return _panel("table", title, note, head=list(head), rows=[list(row) for row in rows])

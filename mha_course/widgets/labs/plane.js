@@ -5,6 +5,7 @@ import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
 const LARGEST = 340; // pixels of a side
 const STEP = 0.1; // what an arrow key moves a tip by; five times as much with Shift
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+const SCROLLS = ["Home", "End", "PageUp", "PageDown"]; // the page would go, and leave the tip behind
 
 /** Return where points lie in a square of so many pixels, and the way back, which ends at the edge. */
 export function scaleOf(size, reach) {
@@ -96,6 +97,7 @@ function makeHandle(root, scale, now, to) {
     to(scale.point([event.clientX - left, event.clientY - top]), false);
   });
   handle.addEventListener("keydown", (event) => {
+    if (SCROLLS.includes(event.key)) event.preventDefault();
     if (!KEYS[event.key] || hasModifier(event)) return;
     event.preventDefault();
     const step = STEP * (event.shiftKey ? 5 : 1);

@@ -32,7 +32,7 @@ SHARES = {"bars": 1.0, "matrix": 1.5, "lines": 1.3, "arrows": 1.0, "shares": 1.7
 
 
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
-    """Draw panels in rows: the big ones beside each other, then the small ones."""
+    """Draw panels in rows: the big ones side by side, then the small ones."""
     small = [panel for panel in panels if panel.get("size") == "small"]
     big = [panel for panel in panels if panel not in small]
     across = min(max(len(small), 4), 8)

@@ -25,7 +25,7 @@ function makeMatrix({ shape, axes, colors }, cells) {
   const columns = shape[last] ?? 1;
   const matrix = make("div", "matrix");
   matrix.style.gridTemplateColumns = `auto auto repeat(${columns}, var(--unit))`;
-  matrix.style.gridTemplateRows = `auto auto repeat(${rows}, var(--unit))`;
+  matrix.style.gridTemplateRows = `auto auto repeat(${rows}, auto)`;
   const put = (node, area) => {
     node.style.gridArea = area;
     matrix.append(node);
@@ -38,11 +38,11 @@ function makeMatrix({ shape, axes, colors }, cells) {
   };
   if (last >= 0) {
     putBar(last, "", "1 / 3 / 2 / -1");
-    for (let i = 0; i < columns; i++) put(make("div", "mark index", `${i}`), `2 / ${i + 3}`);
+    for (let i = 0; i < columns; i++) put(make("div", "mark ordinal", `${i}`), `2 / ${i + 3}`);
   }
   if (last > 0) {
     putBar(last - 1, "side", "3 / 1 / -1 / 2");
-    for (let i = 0; i < rows; i++) put(make("div", "mark index", `${i}`), `${i + 3} / 2`);
+    for (let i = 0; i < rows; i++) put(make("div", "mark ordinal", `${i}`), `${i + 3} / 2`);
   }
   cells.forEach((cell, i) => put(cell, `${Math.floor(i / columns) + 3} / ${(i % columns) + 3}`));
   return matrix;

@@ -1,4 +1,4 @@
-"""Where every number of a tensor lies while it is laid out anew, and whose number it is."""
+"""Where every number of a tensor is while its layout changes, and whose number it is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def chains(trace: Trace) -> list[list[Tensor]]:
-    """Return each tensor that is laid out anew with the steps that do it, a list for each end."""
+    """Return each tensor whose layout changes with the steps that do it, a list for each end."""
     tensors: dict[int | str, Tensor] = {argument.name: argument for argument in trace.arguments}
     tensors |= {step.index: step for step in trace.steps}
     before: dict[int | str, int | str] = {
@@ -63,7 +63,7 @@ def chains(trace: Trace) -> list[list[Tensor]]:
 def choose(trace: Trace) -> list[Tensor]:
     """Return the first chain with a reshape, or the first of all, if it can be drawn."""
     every = chains(trace)
-    rule = "the trace must hold a step that lays a tensor out anew"
+    rule = "the trace must have a step that changes the layout of a tensor"
     expected = "view, reshape, transpose, permute …"
     got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
     require(bool(every), "LayoutPlayer", rule, expected=expected, got=got)
@@ -159,7 +159,7 @@ def owners_by_number(readings: list[Reading], sizes: dict[str, int]) -> dict[int
 def assumed_axes(
     tensor: Tensor, named: list[Tensor], start: Tensor, sizes: dict[str, int]
 ) -> tuple[str, ...]:
-    """Return what a reader takes the axes for, where they are mixed and so have no name."""
+    """Return what a reader takes mixed axes for, which have no name."""
     pairs = list(zip(tensor.axes, tensor.shape, strict=True))
     if "?" not in tensor.axes:
         width = sizes.get("C")

@@ -52,11 +52,10 @@ export class Lane {
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));
     for (const picture of [memory, this.board]) picture.ariaHidden = true; // the sentence says it
-    this.stage = make("div", "stage", memory, this.reading, this.board);
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
-    this.node = make("section", "lane", crumbs, this.sentence, this.stage);
-    this.stage.onpointerover = ({ target }) => this.markSame(target.closest(".cell")?.dataset.id);
-    this.stage.onpointerleave = () => this.markSame();
+    this.node = make("section", "lane", crumbs, this.sentence, memory, this.reading, this.board);
+    this.node.onpointerover = ({ target }) => this.markSame(target.closest(".cell")?.dataset.id);
+    this.node.onpointerleave = () => this.markSame();
   }
 
   makeStep({ call, line, storage }, i, go) {

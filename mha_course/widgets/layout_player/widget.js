@@ -62,14 +62,14 @@ function render(context) {
   const { lanes: data } = context.model.get("options");
   function show(at, before) {
     const takes = lanes.map((lane) => lane.show(at, before));
-    const heights = lanes.map(({ stage }) => stage.offsetHeight); // of all at once: the page is laid out once
-    lanes.forEach(({ stage }, i) => (stage.style.minHeight = `${heights[i]}px`)); // so that little moves below
+    body.style.minHeight = `${body.offsetHeight}px`; // so that nothing below moves up again
     return Math.max(...takes);
   }
   const { root, go, follow, end } = makePlayer(context, "mha-layout", "Layout player", show);
   const lanes = data.map((lane) => new Lane(lane, go));
   root.firstChild.append(makeLegend(data));
-  root.append(make("div", `lanes${lanes[1] ? " two" : ""}`, ...lanes.map(({ node }) => node)));
+  const body = make("div", `lanes${lanes[1] ? " two" : ""}`, ...lanes.map(({ node }) => node));
+  root.append(body);
   follow();
   return end;
 }

@@ -5,12 +5,17 @@ import pytest
 import torch
 
 from mha_course import example
+from mha_course.datasets.grammar import sentences
 from mha_course.lessons.l00_start_here.masked_word_model import Look
 from mha_course.plots import figures
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import DECK_VIEW
 
 TYPED = (
+    *(" ".join(text.words) for split in ("train", "test") for text in sentences(2, split, 7)),
+    *(" ".join(example.SENTENCE.split()[:length]) for length in (2, 11)),
+    "<mask> cat <pad>",
+    "The grey cat, that slept.",
     "the loud dogs that chased the grey cat were hungry , so they ate",
     "the cat",
     "cat",

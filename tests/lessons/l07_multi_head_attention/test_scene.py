@@ -125,9 +125,8 @@ def test_the_stages_of_a_learners_function_are_found(scene, mha, draw, wrong):
         np.testing.assert_allclose(
             after[name], tensor.detach().numpy().ravel(), atol=1e-5, err_msg=name
         )
-        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, (
-            name
-        )  # a wrong split is a wrong picture
+        # a wrong split is a wrong picture
+        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, name
 
 
 def own_softmax(scores):
@@ -267,11 +266,7 @@ def test_errors_of_a_function_are_one_line_and_the_picture_stays(scene, function
 @pytest.mark.parametrize(
     ("sizes", "change", "said"),
     [
-        (
-            [(1, 5)],
-            {"tokens": WORDS[:3]},
-            "tokens must name every row. expected 5 names, got 3 names",
-        ),
+        ([(1, 5)], {"tokens": WORDS[:3]}, "every row. expected 5 names, got 3 names"),
         ([(1, 5)], {"tokens": "it was"}, "tokens must name every row"),
         ([(1, 5)], {"x": torch.zeros(1, 4, 24)}, "x does not fit q. expected (S, C) = (5, 24)"),
         ([(2, 5)], {}, "fix: weights[0]"),

@@ -1,13 +1,10 @@
-"""Shared heads: means of groups, uptraining, and what sharing saves."""
-
-from functools import partial
+"""Shared heads: means of groups, and uptraining."""
 
 import torch
 
 from mha_course import example
 from mha_course.attention import MultiHeadAttention
-from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk
-from mha_course.experiments.costs import count_flops
+from mha_course.caching import GroupedQueryAttention
 from mha_course.lessons.l11_kv_cache import gqa
 
 
@@ -32,14 +29,3 @@ def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
     assert not torch.equal(trained.to_words.weight, shared.to_words.weight)
     assert not trained.training
     assert not any(parameter.requires_grad for parameter in trained.parameters())
-
-
-def test_sharing_shrinks_the_cache_and_not_the_work_of_attention():
-    work, kept = set(), []
-    for groups in (8, 4, 2, 1):
-        module, cache = GroupedQueryAttention(96, 8, groups), KVCache()
-        work.add(count_flops(partial(module, torch.zeros(1, 5, 96))).attention)
-        decode_chunk(module, torch.zeros(1, 1, 96), cache)
-        kept.append(cache.bytes)
-    assert len(work) == 1
-    assert kept == [768, 384, 192, 96]  # 2 · G · 12 numbers of 4 bytes

@@ -33,11 +33,12 @@ def test_latents_are_cached_in_the_place_of_keys_and_values():
     assert sum(counter.flops_by_op.values()) / (7 * 576 * 2) == pytest.approx(model.flops_per_byte)
 
 
-def test_local_layers_keep_no_more_than_their_window():
-    model = model_sizes.Published("toy", 3, 4, 2, 6, 10.0, 50, "here", local_layers=2, window=5)
+def test_local_layers_keep_no_more_than_their_window_and_a_state():
+    toy = model_sizes.Published("toy", 3, 4, 2, 6, 10.0, 50, "here", local_layers=2, window=5)
+    assert toy._replace(state=7).cache_bytes(1, batch=3) == toy.cache_bytes(1, batch=3) + 3 * 7 * 2
     for tokens, kept in ((4, 3 * 4), (7, 7 + 2 * 5)):  # tokens, summed over the layers
         made = torch.zeros(2, kept, 2, 6, dtype=torch.float16)
-        assert model.cache_bytes(tokens) == made.numel() * made.element_size()
+        assert toy.cache_bytes(tokens) == made.numel() * made.element_size()
 
 
 def test_the_table_has_a_row_for_each_model_and_brackets_beyond_its_context():

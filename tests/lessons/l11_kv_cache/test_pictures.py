@@ -1,10 +1,10 @@
-"""Lesson 11's pictures hold the numbers that they are given."""
+"""Lesson 11's picture holds the numbers that it is given."""
 
 import pytest
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
+from mha_course.lessons.l11_kv_cache.pictures import decoding_step
 
 NAMES = ["the", "grey", "cat", "that", "chased"]
 
@@ -19,14 +19,3 @@ def test_one_step_draws_all_keys_and_one_query():
     assert [bar.get_width() for bar in bars.patches] == pytest.approx(weights.tolist())
     with pytest.raises(ShapeError, match="decoding_step"):
         decoding_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
-
-
-@pytest.mark.parametrize("groups", [1, 2, 3, 6])
-def test_sharing_draws_neighbours_together(groups):
-    (ax,) = kv_sharing(6, (groups,)).axes
-    ends = [tuple(line.get_xdata()) for line in ax.lines]
-    assert [start for start, _ in ends] == list(range(6))
-    below = [below for _, below in ends]
-    assert below == sorted(below)
-    assert len(set(below)) == groups
-    assert [below.count(place) for place in set(below)] == [6 // groups] * groups

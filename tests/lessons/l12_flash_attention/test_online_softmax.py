@@ -51,23 +51,6 @@ def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
     assert [bar.get_height() for bar in top.patches] == pytest.approx(scores[0].tolist())
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_tiles_cover_what_may_be_seen(causal):
-    ax = pictures.tiles(9, 13, 4, causal=causal)
-    paper, *drawn = ax.patches
-    assert paper.get_hatch()
-    covered = torch.zeros(9, 13, dtype=torch.int64)
-    for tile in drawn:
-        x, y, width, height = (
-            round(n) for n in (*tile.get_xy(), tile.get_width(), tile.get_height())
-        )
-        covered[y : y + height, x : x + width] += 1
-    seen = torch.ones(9, 13).tril(4).bool() if causal else torch.ones(9, 13).bool()
-    assert (covered[seen] == 1).all()
-    assert len(drawn) == (9 if causal else 12)
-    assert words(ax) == " ".join(str(n + 1) for n in range(len(drawn)))
-
-
 def panels(lab):
     """Return the matrix of scores, the sums, and the table."""
     assert lab.state["trouble"] == ""

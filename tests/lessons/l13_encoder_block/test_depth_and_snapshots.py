@@ -11,11 +11,7 @@ from mha_course import example, models, plots
 from mha_course.datasets import grammar
 from mha_course.experiments import head_analysis
 from mha_course.lessons.l13_encoder_block import depth, training_snapshots
-from mha_course.lessons.l13_encoder_block.pictures import (
-    block_readings,
-    block_wirings,
-    norm_groups,
-)
+from mha_course.lessons.l13_encoder_block.pictures import block_readings, block_wirings, norm_groups
 
 # Depth
 
@@ -159,9 +155,9 @@ def test_a_snapshot_holds_what_the_measures_say():
 
 def test_only_post_norm_has_norms_on_the_stream():
     (ax,) = block_wirings().axes
-    streams = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() > 6]
+    streams = [line.get_xdata()[0] for line in ax.lines if line.get_linewidth() > 6]
     on_stream = {
-        y: [text.get_text() for text in ax.texts if text.get_position()[1] == y] for y in streams
+        x: [text.get_text() for text in ax.texts if text.get_position()[0] == x] for x in streams
     }
     assert [sorted(words) for words in on_stream.values()] == [
         ["+", "+", "out", "x"],

@@ -144,7 +144,7 @@ def test_a_folder_of_ones_own_is_opened_without_a_network(tmp_path, monkeypatch,
         assert capsys.readouterr() == ("cats, from your folder.\n", "")  # no bar, no warning
     (folder / "tokenizer.json").unlink()
     message = (
-        "open_checkpoint: the tokenizer must lie beside the model. expected a file "
+        "open_checkpoint: the tokenizer must be next to the model. expected a file "
         "tokenizer.json, got none in cats"
     )
     refused(lambda: real_models.open_checkpoint(folder).encode("The"), message)
@@ -214,10 +214,8 @@ def test_pairs_become_places_of_tokens():
     ]
     placed, ids, mask = real_models.in_tokens(bert.tokenizer, texts)
     assert placed[0].words == ("[CLS]", "the", "z", "##y", "##x", "cat", ",", "it", "[SEP]")
-    assert placed[0].pairs == {
-        "pronoun": ((7, 5),),
-        "odd": ((4, 1), (6, 4)),
-    }  # of a word in pieces the last
+    # of a word in pieces the last
+    assert placed[0].pairs == {"pronoun": ((7, 5),), "odd": ((4, 1), (6, 4))}
     assert placed[1].pairs == {"pronoun": ((3, 2),)}
     assert mask.sum(-1).tolist() == [9, 5]
     assert ids.shape == (2, 9)

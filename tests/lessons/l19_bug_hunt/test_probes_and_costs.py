@@ -36,11 +36,9 @@ def test_the_right_one_is_what_pytorch_computes():
     ours, x = module(sizes=(40, 4, 2)), torch.randn(3, 7, 40, dtype=torch.float64)
     mask = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7)
     q, k, v = (F.linear(x, p.weight, p.bias) for p in (ours.q_proj, ours.k_proj, ours.v_proj))
-    q, k, v = (
-        q.view(3, 7, 4, 10).transpose(1, 2),
-        k.view(3, 7, 2, 10).transpose(1, 2),
-        v.view(3, 7, 2, 10),
-    )
+    q = q.view(3, 7, 4, 10).transpose(1, 2)
+    k = k.view(3, 7, 2, 10).transpose(1, 2)
+    v = v.view(3, 7, 2, 10)
     q, k, v = rope(q, range(7)), repeat_kv(rope(k, range(7)), 4), repeat_kv(v.transpose(1, 2), 4)
     seen = torch.ones(7, 7, dtype=torch.bool).tril() & mask[:, None, None]
     for given, allowed in ((None, None), (mask, seen)):

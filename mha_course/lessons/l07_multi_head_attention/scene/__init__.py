@@ -1,6 +1,6 @@
-"""The whole of multi-head attention in one picture that answers.
+"""All of multi-head attention in one interactive picture.
 
-``widget.py`` sends the numbers of one pass, and ``plan.py`` where everything stands; ``static.py``
+``widget.py`` sends the numbers of one pass, and ``plan.py`` where everything goes; ``static.py``
 draws the same plan without a browser. ``watch.py`` finds the numbers in a learner's function.
 
 In the browser, ``widget.js`` hears keys, pointer and buttons. ``walk.js`` knows the position: a

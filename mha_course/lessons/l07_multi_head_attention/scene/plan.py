@@ -1,4 +1,4 @@
-"""Where everything stands in the picture of one whole pass: for its static figure, and for the
+"""Where everything goes in the picture of one whole pass: for its static figure, and for the
 widget that draws it.
 
 q, at the left of the scores, and kᵀ above them make the scores; the weights and v below the context
@@ -29,7 +29,7 @@ LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE4: "C", Path.CLOSEPOLY:
 
 
 class Sizes(NamedTuple):
-    """The heights of things, and y of what stands at a height of its own."""
+    """Heights, and the y of what has a height of its own."""
 
     height: int
     top: int  # y of the scores and all that stands beside them

@@ -8,7 +8,7 @@ import { STAGES, stageAt } from "./stages.js";
 const LAST = STAGES.length;
 const PAUSE = 1800; // milliseconds between two stages while it plays
 const READING = 5000; // the same where nothing moves
-const STEP = 0.05; // of the scrubber, as an arrow key goes
+const STEP = 0.05; // of the scrubber, as a pointer moves it
 
 export class Walk {
   fraction = 1;
@@ -24,6 +24,15 @@ export class Walk {
     this.scrub.ariaLabel = "Position in the pass";
     this.count = make("span", "count");
     this.scrub.addEventListener("input", () => this.jump(Number(this.scrub.value)));
+  }
+
+  /** Let an arrow key on the scrubber go from stage to stage, and say whether it was one; a pointer stops between two. */
+  press(key) {
+    const isOn = ["ArrowRight", "ArrowUp"].includes(key);
+    if (isOn) this.jump(Math.floor(this.position) + 1);
+    else if (["ArrowLeft", "ArrowDown"].includes(key)) this.back();
+    else return false;
+    return true;
   }
 
   get position() {

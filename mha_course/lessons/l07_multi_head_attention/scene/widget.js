@@ -99,6 +99,7 @@ class Scene extends Stage {
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
   answer({ key }, target) {
+    if (target === this.walk.scrub) return this.walk.press(key);
     if (target !== this.paper) return false;
     const { row, head } = this.view();
     const { S } = this.steps;

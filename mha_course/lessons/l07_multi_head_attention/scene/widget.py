@@ -168,7 +168,7 @@ class AttentionScene(CourseWidget):
         self._describe()
 
     def _keep(self, result: dict[str, Any]) -> None:
-        """Show the stages that were found; where none were, the course's of the given sentence."""
+        """Show the stages that were found, or else the course's for the given sentence."""
         words = words_of(self.values["sentence"]) if self.values else self._given_words
         given = self._given if words == self._given_words else {}
         stages = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}

@@ -1,0 +1,71 @@
+// Search over all lessons, in their menu. The text is in a script beside the pages, loaded when the menu first opens.
+
+const SOURCE = "search-text.js"; // it sets window.sections, see search.py
+const MOST = 12; // sections that are listed
+const BEFORE = 50; // letters shown in front of the word that was found
+const LENGTH = 150;
+
+const contains = (text, words) => words.every((word) => text.toLowerCase().includes(word));
+
+/** Return the sections that contain all of these words, first those whose heading does. */
+function find(words) {
+  const all = ({ lesson, heading, text }) => `${lesson} ${heading} ${text}`;
+  const found = window.sections.filter((section) => contains(all(section), words));
+  const named = found.filter(({ lesson, heading }) => contains(`${lesson} ${heading}`, words));
+  return [...new Set([...named, ...found])];
+}
+
+/** Write one section as a link, with the text around the longest of the words. */
+function row({ address, lesson, heading, text }, words) {
+  const word = words.toSorted((a, b) => b.length - a.length).find((each) => contains(text, [each]));
+  const at = word ? text.toLowerCase().indexOf(word) : 0;
+  const end = at + (word?.length ?? 0);
+  const start = at < BEFORE ? 0 : text.indexOf(" ", at - BEFORE) + 1;
+  const item = document.createElement("li");
+  item.innerHTML = "<a><b></b><small><span></span><mark></mark><span></span></small></a>";
+  item.firstChild.href = address;
+  const texts = [text.slice(start, at), text.slice(at, end), text.slice(end, start + LENGTH)];
+  const title = lesson === heading ? lesson : `${lesson} › ${heading}`;
+  const places = item.querySelectorAll("b, span, mark");
+  [title, ...texts].forEach((words, i) => (places[i].textContent = words));
+  return item;
+}
+
+/** Let the menu find what is typed into its field. The key / opens it, Escape closes it. */
+export function prepareSearch(menu) {
+  const [summary, field, status] = menu.querySelectorAll("summary, input, output");
+  const [results, lessons] = menu.querySelectorAll("ul");
+  for (const part of menu.querySelectorAll("[hidden]")) part.hidden = false;
+
+  function show() {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    lessons.hidden = words.length > 0;
+    const found = words.length && window.sections ? find(words) : [];
+    results.replaceChildren(...found.slice(0, MOST).map((section) => row(section, words)));
+    status.value = words.length && window.sections ? `Sections: ${found.length}` : "";
+  }
+  function load() {
+    if (!menu.open || window.sections) return;
+    const script = Object.assign(document.createElement("script"), { src: SOURCE, onload: show });
+    script.onerror = () => (status.value = `Search needs ${SOURCE} in the folder of this page.`);
+    document.head.append(script);
+  }
+  menu.addEventListener("toggle", load);
+  field.addEventListener("input", show);
+  menu.addEventListener("keydown", ({ key, target }) => {
+    if (key === "Enter" && target === field) results.querySelector("a")?.click();
+    if (key !== "Escape") return;
+    menu.open = false;
+    summary.focus();
+  });
+  addEventListener("click", ({ target }) => {
+    if (!menu.contains(target) || target.closest("a")) menu.open = false;
+  });
+  addEventListener("keydown", (event) => {
+    const isTyped = event.target.closest?.("input, textarea, select");
+    if (event.key !== "/" || isTyped || !menu.checkVisibility()) return;
+    event.preventDefault();
+    menu.open = true;
+    field.focus();
+  });
+}
