@@ -36,7 +36,8 @@ def compare(
     if not isinstance(got, Tensor):
         kind = "a tensor" if axes or want.dtype != torch.bool else "True or False"
         return Stage.TYPE, f"should be {kind}, but is of type {type(got).__name__}."
-    if not is_readable(got):
+    readable = got.layout in (torch.strided, torch.sparse_coo)
+    if not readable or got.is_nested or got.is_meta or got.is_quantized:
         return Stage.TYPE, "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:
         target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"
@@ -57,12 +58,6 @@ def compare(
     narrow = f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
     wider = got.dtype == torch.float64 and want.dtype == torch.float32
     return wrong or (Stage.WIDE if wider else Stage.NARROW, narrow)
-
-
-def is_readable(x: Tensor) -> bool:
-    """Return True for an ordinary tensor, whose numbers can be read."""
-    has_numbers = not (x.is_nested or x.is_meta or x.is_quantized)
-    return has_numbers and x.layout in (torch.strided, torch.sparse_coo)
 
 
 def _whole_number(got: Any, want: int) -> tuple[Stage, str] | None:

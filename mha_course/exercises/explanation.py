@@ -51,8 +51,10 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     report = Report(exercise.name, fault.status, fault.message, fault.stage, fault.mistake)
     if not fault.stage.compares_numbers:
         return _named_by_stage(report, fault.stage, diagnosis[0] if diagnosis else None)
+    results = as_list(wrong.outcomes[-1].result)
     if fault.stage in (Stage.VALUES, Stage.FINITE):
-        report = replace(report, result=wrong.outcomes[-1].result, target=wrong.target)
+        target = as_list(wrong.target)[fault.result]
+        report = replace(report, result=results[fault.result], target=target)
     # A bool mask has no digits to lose: where it is wrong, so are the numbers behind it.
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool
     if call.dtype == torch.float32 and fault.status == "error":
@@ -67,7 +69,6 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
         return _named(replace(report, because=recognised.because), recognised.mistakes)
     if diagnosis:
         return replace(report, message=diagnosis[1])
-    results = as_list(wrong.outcomes[-1].result)
     swapped = Outcome(results[::-1])
     if len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR):
         return _named_by_stage(report, Stage.SWAPPED)

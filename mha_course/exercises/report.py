@@ -51,7 +51,8 @@ class Report:
     answer: Any = field(default=None, compare=False)
     # of the last call, where it was called
     arguments: Sequence[Any] | None = field(default=None, compare=False)
-    result: Any = field(default=None, compare=False)  # of this call, where its numbers are wrong
+    # Of this call, where numbers are wrong: the first result that is, and what it should be.
+    result: Any = field(default=None, compare=False)
     target: Any = field(default=None, compare=False)
 
     @property
