@@ -199,9 +199,7 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
 
 def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
     """Join statements; a name that others bind to another text gets a number at its end."""
-    bound = dict[str, str]()  # the statement that binds a name, in a form that can be compared
-    for node in ast.parse(others).body:
-        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
+    bound = _bindings(others)
     joined = "\n\n\n".join(text.rstrip("\n") for text in _in_order(texts)) + "\n"
     for name, text in texts.items():
         meant = ast.dump(ast.parse(text))
@@ -221,6 +219,14 @@ def _in_order(texts: dict[str, str]) -> Iterator[str]:
     if numbers:
         yield "\n".join(numbers)
     yield from (text for text in statements if text not in imports and text not in numbers)
+
+
+def _bindings(source: str) -> dict[str, str]:
+    """Return the names that statements bind, with the statement in a form that can be compared."""
+    bound = dict[str, str]()
+    for node in ast.parse(source).body:
+        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
+    return bound
 
 
 def _renamed(source: str, old: str, new: str) -> str:
