@@ -114,7 +114,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
         mixed = report.status == "error" and report.mistake == "dtype-changed"
         if not mixed or not _is_right_in_float32(exercise, answer):
             return report
-        return explain_pass(exercise, torch.float32)
+        return explain_pass(exercise, answer, torch.float32)
     # float32, in which people compute, shows what overflows, what loses its digits, and what was
     # written for one dtype alone.
     narrow = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
@@ -125,7 +125,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
     if drawn.fault:
         report = explain_drawn(first, drawn, drawn.fault)
         return _with_rule(report, drawn, judged_before=len(first.outcomes))
-    return explain_pass(exercise, torch.float64)
+    return explain_pass(exercise, answer, torch.float64)
 
 
 def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:

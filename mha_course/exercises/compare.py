@@ -61,12 +61,6 @@ def compare(
     return wrong or (Stage.WIDE if wider else Stage.NARROW, narrow)
 
 
-def is_readable(x: Tensor) -> bool:
-    """Return True for an ordinary tensor, whose numbers can be read."""
-    has_numbers = not (x.is_nested or x.is_meta or x.is_quantized)
-    return has_numbers and x.layout in (torch.strided, torch.sparse_coo)
-
-
 def _whole_number(got: Any, want: int) -> tuple[Stage, str] | None:
     """Compare an int or one of NumPy's; a subclass might say anything when it is compared."""
     if type(got) in _INTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from mha_course.exercises.rules import (
 )
 from mha_course.exercises.sandbox import Outcome, as_list, is_float
 from mha_course.exercises.spec import Case, Exercise, Mistake, Stage
+from mha_course.markup import isolate_text
 
 # Kinds of cases in which masks have all their forms.
 _ALL_FORMS = [*KINDS][:4]
@@ -51,8 +53,10 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     report = Report(exercise.name, fault.status, fault.message, fault.stage, fault.mistake)
     if not fault.stage.compares_numbers:
         return _named_by_stage(report, fault.stage, diagnosis[0] if diagnosis else None)
+    results = as_list(wrong.outcomes[-1].result)
     if fault.stage in (Stage.VALUES, Stage.FINITE):
-        report = replace(report, result=wrong.outcomes[-1].result, target=wrong.target)
+        target = as_list(wrong.target)[fault.result]
+        report = replace(report, result=results[fault.result], target=target)
     # A bool mask has no digits to lose: where it is wrong, so are the numbers behind it.
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool
     if call.dtype == torch.float32 and fault.status == "error":
@@ -67,7 +71,6 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
         return _named(replace(report, because=recognised.because), recognised.mistakes)
     if diagnosis:
         return replace(report, message=diagnosis[1])
-    results = as_list(wrong.outcomes[-1].result)
     swapped = Outcome(results[::-1])
     if len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR):
         return _named_by_stage(report, Stage.SWAPPED)
@@ -98,7 +101,7 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
     return report
 
 
-def explain_pass(exercise: Exercise, dtype: torch.dtype) -> Report:
+def explain_pass(exercise: Exercise, answer: Any, dtype: torch.dtype) -> Report:
     """Report a right answer, and on what it was tried."""
     first = exercise.first_cases
     inputs = [x for case in exercise.cases for x in case.arguments if isinstance(x, Tensor)]
@@ -118,8 +121,32 @@ def explain_pass(exercise: Exercise, dtype: torch.dtype) -> Report:
     elif floats:
         named = f"first {len(first)}" if len(first) > 1 else "first"
         text += f". On the {named} it also agrees in float32"
+    message = exercise.done
+    if options := _options_left_out(exercise, answer):
+        message += f" Not tried, because the exercise has no such option: {', '.join(options)}."
     arguments = first[0].arguments
-    return Report(exercise.name, "correct", exercise.done, because=f"{text}.", arguments=arguments)
+    return Report(exercise.name, "correct", message, because=f"{text}.", arguments=arguments)
+
+
+def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
+    """Return an answer's options that the reference lacks, so that no call passes them."""
+    pairs = [(answer, exercise.reference)]
+    if isinstance(answer, type):
+        methods = ("__init__", "forward")
+        pairs = [(getattr(answer, name), getattr(exercise.reference, name)) for name in methods]
+    options = []
+    for mine, theirs in pairs:
+        try:
+            parameters = [*inspect.signature(mine).parameters.values()]
+        except (TypeError, ValueError):  # builtins
+            continue
+        known = inspect.signature(theirs).parameters
+        options += [
+            f"`{isolate_text(p.name)}`"
+            for p in parameters[len(known) :]
+            if p.default is not p.empty and p.name not in known
+        ]
+    return options
 
 
 def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:

@@ -35,8 +35,8 @@ class Report:
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
     of a known mistake or None; ``stage`` where it departs from the reference, such as ``"shape"``,
     or None. ``because`` is not shown: it says how the verdict is known, for anyone who asks why, or
-    is None. It names the rule that found a fault and, where a mistake was recognised, the steps of the
-    reference that were replaced and the number of inputs on which that equals the answer; of a
+    is None. It names the rule that found a fault and, where a mistake was recognised, the steps of
+    the reference that were replaced and the number of inputs on which that equals the answer; of a
     right answer it says what was tried.
     """
 
@@ -51,7 +51,8 @@ class Report:
     answer: Any = field(default=None, compare=False)
     # of the last call, where it was called
     arguments: Sequence[Any] | None = field(default=None, compare=False)
-    result: Any = field(default=None, compare=False)  # of this call, where its numbers are wrong
+    # Of this call, where numbers are wrong: the first result that is, and what it should be.
+    result: Any = field(default=None, compare=False)
     target: Any = field(default=None, compare=False)
 
     @property

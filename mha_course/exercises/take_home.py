@@ -215,14 +215,6 @@ def _under_other_names(before: str, answer: str, text: str) -> str:
     return REGION.sub(renamed, before)
 
 
-def _bindings(source: str) -> dict[str, str]:
-    """Return the names that statements bind, with the statement in a form that can be compared."""
-    bound = dict[str, str]()
-    for node in ast.parse(source).body:
-        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
-    return bound
-
-
 def _numbered(name: str, taken: set[str]) -> str:
     return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
 
@@ -237,6 +229,14 @@ def _in_order(texts: dict[str, str]) -> Iterator[str]:
     if numbers:
         yield "\n".join(numbers)
     yield from (text for text in statements if text not in imports and text not in numbers)
+
+
+def _bindings(source: str) -> dict[str, str]:
+    """Return the names that statements bind, with the statement in a form that can be compared."""
+    bound = dict[str, str]()
+    for node in ast.parse(source).body:
+        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
+    return bound
 
 
 def _renamed(source: str, old: str, new: str) -> str:

@@ -48,6 +48,32 @@ class Agreeable(int):
         return True
 
 
+class WithOptions(solutions.MultiHeadAttention):
+    def __init__(self, d_model, num_heads, window=None):
+        super().__init__(d_model, num_heads)
+
+    def forward(self, x, mask=None, causal=False):
+        return super().forward(x, mask)
+
+
+def splits_on_a_side(x, num_heads, *, side="left"):
+    return solutions.split_heads(x, num_heads)
+
+
+def norms_by_epsilon(x, gamma, beta, epsilon=1e-5):
+    return solutions.layer_norm(x, gamma, beta, epsilon)
+
+
+@pytest.mark.parametrize(("name", "answer", "options"), [
+    ("split_heads", splits_on_a_side, "`side`"),
+    ("MultiHeadAttention", WithOptions, "`window`, `causal`"),
+    ("layer_norm", norms_by_epsilon, ""),
+])  # fmt: skip
+def test_options_that_no_call_passes_are_named(name, answer, options):
+    _, _, told = check(name, answer).message.partition("because the exercise has no such option: ")
+    assert told.removesuffix(".") == options
+
+
 WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("attend", torch.cdist, "signature"),
     ("attend", lambda x: torch.cdist(x, x) @ x, "values"),

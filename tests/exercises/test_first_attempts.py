@@ -556,7 +556,7 @@ SAID = [
         "must be large and positive"),
     ("build_subtractor", lambda d: [w.roll(d * (n == 2), 1) for n, w in enumerate(subtractor()(d))],
         "other channels than 0 to d - 1"),
-    ("attend", lambda me: solutions.attend(me).half(), "torch.zeros(3, dtype=me.dtype)"),
+    ("attend", lambda me: solutions.attend(me).half(), "torch.zeros(3, dtype=x.dtype)"),
     ("build_subtractor", second_row, "With d = 2, head 0 attends to all tokens alike"),
     ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head "
                                      "0"),

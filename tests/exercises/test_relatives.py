@@ -130,12 +130,11 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("name", ["attend", "parameter_count", "causal_mask"])
 @pytest.mark.filterwarnings("ignore")  # torch warns of what it will drop
-def test_no_result_makes_check_or_its_report_raise(name, kind):
+def test_no_result_makes_check_raise(name, kind):
     result = HOSTILE[kind]()
     report = check(name, lambda *_: result, record=False)
     assert report.status in ("wrong", "error")
     assert report.message
-    assert report._repr_html_()
     assert check("attend", solutions.attend, record=False).status == "correct"
 
 
