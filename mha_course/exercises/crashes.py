@@ -43,9 +43,8 @@ def mistake_by_error(
             mistake
             for mistake in mistakes_of(exercise.name)
             if mistake.crashes
-            and (
-                mistake.applies(exercise) or (mistake.belongs_to(exercise) and not mistake.changes)
-            )
+            and mistake.belongs_to(exercise)
+            and (mistake.applies(exercise) or not mistake.changes)
             and re.search(mistake.crashes, text)
             and re.search(mistake.written, line)
         ]
