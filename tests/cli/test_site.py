@@ -202,17 +202,17 @@ def test_the_index_plays_the_pass_once_where_motion_is_welcome(tmp_path, offline
     still.wait_for_timeout(300)
     assert still.locator(".mha-scene .count").inner_text() == "Overview"
     bare = offline_page(index, java_script_enabled=False)
-    assert bare.get_by_alt_text("15 words on their way").is_visible()
+    assert bare.get_by_alt_text("15 words on their way").first.is_visible()
     assert [*moving.complaints, *still.complaints, *bare.complaints] == []
 
 
 def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offline_page, tmp_path):
     page = offline_page(saved / "03_scaling.html", width=390)
     page.keyboard.press("/")
-    page.keyboard.type("Rotary PAIRS")
+    page.keyboard.type("PATCHES")
     results = page.locator(".results a")
     results.first.wait_for()
-    assert results.first.inner_text().startswith("10 · Positions › Positions: rotary pairs")
+    assert results.first.inner_text().startswith("14 · Vision › Vision: patches")
     assert not page.get_by_role("link", name="19 · Bug hunt", exact=True).is_visible()
     box = page.locator(".lessons > div").bounding_box()
     assert box["x"] >= 0
@@ -222,9 +222,9 @@ def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offlin
     assert page.evaluate("document.activeElement.localName") == "summary"
     page.keyboard.press("/")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/10_positions.html#positions-rotary-pairs")
+    page.wait_for_url("**/14_vision.html#vision-patches")
     assert page.complaints == []
-    alone = offline_page(shutil.copy(saved / "03_scaling.html", tmp_path))
+    alone = offline_page(Path(shutil.copy(saved / "03_scaling.html", tmp_path)))
     alone.keyboard.press("/")
     alone.get_by_text("Search needs search-text.js").wait_for()
 
