@@ -90,12 +90,8 @@ def link_to_site(notebook: NotebookNode) -> None:
 
 def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) -> None:
     """Execute a notebook in a folder, top to bottom, with these variables set, and normalise it."""
-    options: dict[str, Any] = {
-        "timeout": 300,
-        "kernel_name": "python3",
-        "store_widget_state": False,
-    }
-    options["resources"] = {"metadata": {"path": folder}}
+    options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3"}
+    options |= {"store_widget_state": False, "resources": {"metadata": {"path": folder}}}
     quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
     client = NotebookClient(notebook, extra_arguments=quiet, **options)
     client.execute(env=os.environ | environment)

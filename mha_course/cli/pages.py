@@ -189,16 +189,18 @@ class Page:
             self.close()
         anchor = rendering.anchor(text)
         shown = rendering.line(text)
+        link = f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
+        folds = text.startswith("Deeper:") and not self.folded
         if level == 1:  # no line ends inside “Multi-head”
             shown = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', shown)
-        else:
-            shown += f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
+        elif not folds:
+            shown += link
         heading = f'<h{level} id="{anchor}">{shown}</h{level}>'
         if level < 3:
             self.section = text
-        if text.startswith("Deeper:") and not self.folded:
+        if folds:  # a summary holds no link
             self.folded = level
-            heading = f'<details class="deeper"><summary>{heading}</summary>'
+            heading = f'<details class="deeper"><summary>{heading}</summary>{link}'
         self.add(heading)
         if level == 2:
             kind = "deep" if self.folded else "core"

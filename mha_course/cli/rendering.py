@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -13,7 +14,6 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import mistune
-import nbformat
 from latex2mathml.converter import convert
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -23,6 +23,7 @@ from pygments.lexers import PythonLexer
 
 from mha_course.cli import authoring, launch
 from mha_course.errors import ShapeError
+from mha_course.plots.figures import SITE
 from mha_course.widgets.base import DECK_VIEW
 
 _TO_LESSON = re.compile(r'href="(\d\d_\w+)\.ipynb#([^"]*)"')  # as reports have it
@@ -32,13 +33,6 @@ HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
-# The first cell of a lesson that is executed for the site. What a cell sets in a context variable
-# holds for the cells after it, and for what the kernel calls later for them.
-_START = """import sys
-sys.path.insert(0, {root!r})
-from mha_course.plots import figures
-figures.on_site.set(True)
-del figures"""
 
 
 @dataclass(frozen=True)
@@ -187,11 +181,10 @@ def script_of(widget: Mapping[str, Any]) -> str:
 
 
 def execute(notebook: NotebookNode) -> None:
-    """Execute a notebook in a kernel that draws for the reading site."""
-    source = _START.format(root=str(launch.PACKAGE.parent))
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
-    authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
-    del notebook.cells[0]
+    """Execute a notebook in a kernel that draws for the reading site, with this package."""
+    path = f"{launch.PACKAGE.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    variables = {"MHA_COURSE_PROGRESS": "off", SITE: "on", "PYTHONPATH": path}
+    authoring.execute(notebook, authoring.LESSONS, OMP_NUM_THREADS="1", **variables)
 
 
 def command(

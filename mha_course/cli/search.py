@@ -32,13 +32,13 @@ def sections_of(page: Page) -> list[dict[str, str]]:
     for block in page.blocks:
         if heading := _HEADING.search(block.html):
             address = f"{page.name}.html#{heading[1]}"
-            named = {"lesson": page.title, "heading": _words(heading[2])}
+            named = {"lesson": page.title, "heading": words(heading[2])}
             sections.append({"address": address, **named, "text": ""})
         elif sections and _TEXT.match(block.html) and "data-alone" not in block.marks:
-            sections[-1]["text"] += f" {_words(block.html)}"
+            sections[-1]["text"] += f" {words(block.html)}"
     return sections
 
 
-def _words(html: str) -> str:
+def words(html: str) -> str:
     """Return the words of HTML, without its scripts."""
     return " ".join(unescape(re.sub("<[^>]+>", " ", _INLINE.sub("", html))).split())

@@ -26,7 +26,7 @@ from mha_course import markup
 from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
 from mha_course.errors import ShapeError
 
-on_site = ContextVar("on_site", default=False)  # whether widgets must live without a kernel
+SITE = "MHA_COURSE_SITE"  # is set where lessons are executed for the reading site
 DPI = 150
 
 # points: all type in pictures; the smallest is 11.5 px on a page

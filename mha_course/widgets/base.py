@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import threading
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.colours import css_variables
-from mha_course.plots.figures import figure_html
+from mha_course.plots.figures import SITE, figure_html
 from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import INTERRUPTED, error_line
 
@@ -177,7 +178,7 @@ class CourseWidget(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        given = self.without_kernel() if plots.figures.on_site.get() else None
+        given = self.without_kernel() if SITE in os.environ else None
         if given is not None:
             data[DECK_VIEW] = standalone(self, given)
         data["text/html"] = self.static or figure_html(self.svg(), self.text)

@@ -5,12 +5,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import nbformat
 import pytest
 from browsing import MOVE
 from lessons import LESSONS, links_of_widgets, read
 
-from mha_course.cli import rendering, site
+from mha_course.cli import site
 from mha_course.cli.authoring import MOVES
 
 pytestmark = pytest.mark.slow
@@ -234,22 +233,6 @@ def test_the_scene_is_live_on_its_slide(open_deck):
     scene.locator(".paper").press("ArrowRight")
     scene.get_by_text("2 of 9").wait_for()
     assert at(page) == place
-
-
-def test_a_widget_is_drawn_for_a_page_in_every_cell_and_in_what_the_kernel_calls_later():
-    name = "print(figures.on_site.get())"
-    cells = [
-        f"from mha_course.plots import figures\n{name}",
-        name,
-        f"import asyncio\nasyncio.get_running_loop().call_soon(lambda: {name})\n"
-        "await asyncio.sleep(0.1)",
-        "from ipywidgets import IntSlider\nslider = IntSlider()\n"
-        f"slider.observe(lambda change: {name}, 'value')\nslider.value = 3",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    rendering.execute(notebook)
-    assert [cell.source for cell in notebook.cells] == cells
-    assert [cell.outputs[0].text for cell in notebook.cells] == ["True\n"] * len(cells)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The reading site: whole without a script, alive with one, and it asks nobody for anything."""
 
 import re
+import shutil
 import struct
 from collections import Counter
 from html.parser import HTMLParser
@@ -11,8 +12,12 @@ from xml.etree import ElementTree
 import pytest
 from lessons import LESSONS, links_of_widgets, read
 
-from mha_course.cli import launch, pages, site
+from mha_course import example
+from mha_course.cli import launch, pages, rendering, search, site
 from mha_course.exercises import catalogue
+from mha_course.lessons.l07_multi_head_attention.scene.widget import AttentionScene
+from mha_course.plots.figures import figure_html
+from mha_course.widgets.base import DECK_VIEW, standalone
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
@@ -72,12 +77,21 @@ def test_pictures_of_widgets_lead_to_their_places_on_the_site(path, saved):
     assert "Move it on" not in text
 
 
-def test_nothing_is_loaded_from_anywhere(saved):
+def test_nothing_is_loaded_but_pictures_of_lessons_for_the_index(saved):
     for path in saved.glob("*.html"):
         page = Tags(path.read_text())
         sources = [*page.of("img", "src"), *page.of("script", "src"), *page.of("link", "href")]
-        assert all(source.startswith("data:") for source in sources), path.name
+        files = [source for source in sources if not source.startswith("data:")]
+        expected = [f"{lesson.stem}.svg" for lesson in LESSONS] if path.stem == "index" else []
+        assert files == expected, path.name
         assert "url(http" not in path.read_text()
+    pictures = [
+        each for tag, each in Tags((saved / "index.html").read_text()).found if "loading" in each
+    ]
+    assert all(each["loading"] == "lazy" and len(each["alt"]) > 20 for each in pictures)
+    drawn = [ElementTree.parse(saved / each["src"]).getroot().tag for each in pictures]
+    assert drawn == ["{http://www.w3.org/2000/svg}svg"] * len(LESSONS)
+    assert sum((saved / each["src"]).stat().st_size for each in pictures) < 1.5e6
 
 
 def test_previews_and_search_engines_find_what_they_need(saved):
@@ -86,10 +100,8 @@ def test_previews_and_search_engines_find_what_they_need(saved):
     tags = Tags((saved / "03_scaling.html").read_text()).found
     facts = {attrs["property"]: attrs["content"] for _, attrs in tags if "property" in attrs}
     assert facts["og:url"] == f"{ADDRESS}03_scaling.html"
-    assert facts["og:image"] == f"{ADDRESS}preview.png"
-    width, height = struct.unpack(">II", (saved / "preview.png").read_bytes()[16:24])
-    assert width >= 1200
-    assert 1.4 < width / height < 2.2
+    assert facts["og:image"] == f"{ADDRESS}card.png"
+    assert struct.unpack(">II", (saved / "card.png").read_bytes()[16:24]) == (1200, 630)
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
@@ -171,6 +183,73 @@ def test_colours_and_folds_answer(saved, offline_page):
     current = page.locator(".contents [aria-current]")
     assert current.get_attribute("href") == page.evaluate("location.hash")
     assert page.pdf(print_background=True).count(b"/Type /Page\n") > 8
+
+
+def test_the_index_plays_the_pass_once_where_motion_is_welcome(tmp_path, offline_page):
+    cat = example.load()
+    scene = AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, follow="it", head=1)
+    view = standalone(scene, {})
+    data = {DECK_VIEW: view, "text/html": figure_html(scene.svg(), scene.text)}
+    page = pages.Page(site.WHOLE_PASS, title="7", views=[view])
+    page.add(rendering.outputs([{"data": data}])[0].html)
+    site.write_index([page], tmp_path, ADDRESS)
+    index = tmp_path / "index.html"
+    moving = offline_page(index)
+    moving.locator(".mha-scene .count", has_text="1 of 9").wait_for()
+    moving.get_by_role("button", name="Pause").click()
+    still = offline_page(index, reduced_motion="reduce")
+    still.locator(".mha-scene[data-drawn]").wait_for()
+    still.wait_for_timeout(300)
+    assert still.locator(".mha-scene .count").inner_text() == "Overview"
+    bare = offline_page(index, java_script_enabled=False)
+    assert bare.get_by_alt_text("15 words on their way").first.is_visible()
+    assert [*moving.complaints, *still.complaints, *bare.complaints] == []
+
+
+def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offline_page, tmp_path):
+    page = offline_page(saved / "03_scaling.html", width=390)
+    page.keyboard.press("/")
+    page.keyboard.type("PATCHES")
+    results = page.locator(".results a")
+    results.first.wait_for()
+    assert results.first.inner_text().startswith("14 · Vision › Vision: patches")
+    assert not page.get_by_role("link", name="19 · Bug hunt", exact=True).is_visible()
+    box = page.locator(".lessons > div").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    page.keyboard.press("Escape")
+    assert not results.first.is_visible()
+    assert page.evaluate("document.activeElement.localName") == "summary"
+    page.keyboard.press("/")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/14_vision.html#vision-patches")
+    assert page.complaints == []
+    alone = offline_page(Path(shutil.copy(saved / "03_scaling.html", tmp_path)))
+    alone.keyboard.press("/")
+    alone.get_by_text("Search needs search-text.js").wait_for()
+
+
+def test_a_heading_has_a_link_to_itself_that_keys_show(saved, offline_page):
+    page = offline_page(saved / "03_scaling.html")
+    link = page.locator("article h2 .anchor").first
+    opacity = "node => getComputedStyle(node).opacity"
+    assert link.evaluate(opacity) == "0"
+    link.focus()
+    assert link.evaluate(opacity) == "1"
+    page.keyboard.press("Enter")
+    heading = page.evaluate("document.getElementById(location.hash.slice(1)).localName")
+    assert heading == "h2"
+
+
+def test_all_sections_can_be_searched_and_no_answer_is_among_their_words():
+    path = LESSONS[3]
+    page = pages.read(read(path), path.stem)
+    sections = search.sections_of(page)
+    headings = [section["heading"].removeprefix("Deeper: ") for section in sections]
+    assert {search.words(line) for _, line in page.contents} <= set(headings)
+    text = " ".join(section["text"] for section in sections)
+    assert "raw = (q @ k.mT)[0, 0]" in text  # without spaces between the marks of code
+    assert not re.search("✔ Right|✘ Not quite|<span|<p>|data:image", text)
 
 
 @pytest.mark.slow

@@ -67,15 +67,12 @@ def test_a_page_answers_a_sentence_as_python_does(widget_page):
         assert trouble.inner_text() == wanted["trouble"]
 
 
-def test_the_model_travels_with_pages_without_a_kernel_alone():
+def test_the_model_travels_with_pages_without_a_kernel_alone(monkeypatch):
     widget = explorer()
     data, _ = widget._repr_mimebundle_()
     assert DECK_VIEW not in data
     assert "makeModel" not in str(data) + str(widget.get_state())
-    token = figures.on_site.set(True)
-    try:
-        data, _ = widget._repr_mimebundle_()
-    finally:
-        figures.on_site.reset(token)
+    monkeypatch.setenv(figures.SITE, "on")
+    data, _ = widget._repr_mimebundle_()
     assert "makeModel" in data[DECK_VIEW]["state"]
     assert len(data[DECK_VIEW]["state"]) < 260_000
