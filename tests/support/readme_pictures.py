@@ -21,7 +21,7 @@ def look(sentence):
     return found.mha(found.x)[1]
 
 HeadExplorer(look(example.SENTENCE), queries=example.load().tokens, head=1, follow="it",
-  recompute=look, source="The model's numbers.")"""
+  recompute=look, source="")"""
 SWAPPED = "the grey dogs that chased the loud cat was hungry , so it ate greedily"
 MISTAKE = """import torch
 from mha_course.exercises import check
