@@ -31,15 +31,14 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
 
 /**
  * Make the frame of what is played: buttons, a slider, and words for where it is. A position is a number: 0 is the start,
- * and every whole number a step. What moves may stand between two; the slider then goes by a `grain` of less than 1.
+ * and every whole number a step.
  * @param {object} picture
  * @param {() => number} picture.at Where it is.
  * @param {() => number} picture.last The step at which it ends.
  * @param {(to: number) => void} picture.go Goes to a position.
  * @param {() => number} [picture.rest] Milliseconds from one step to the next while it plays.
- * @param {number} [picture.grain]
  */
-export function makeFrame({ at, last, go, rest = () => PAUSE, grain = 1 }) {
+export function makeFrame({ at, last, go, rest = () => PAUSE }) {
   let timer = null;
 
   function advance() {
@@ -66,7 +65,7 @@ export function makeFrame({ at, last, go, rest = () => PAUSE, grain = 1 }) {
   const back = makeButton("", "◀\ufe0e Back", stepBack, "Back");
   const play = makeButton("play", PLAY, () => toggle(), "Play");
   const next = makeButton("", "Next ▶\ufe0e", stepOn, "Next");
-  const scrub = make("input", { type: "range", min: 0, max: last(), step: grain });
+  const scrub = make("input", { type: "range", min: 0, max: last() });
   scrub.ariaLabel = "Step";
   scrub.addEventListener("input", () => jump(Number(scrub.value)));
   const count = make("span", "count");

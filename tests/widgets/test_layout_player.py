@@ -335,7 +335,7 @@ def test_what_is_said_of_a_frame(show, both):
                 f"{a} = {n}\nstride {s}" for a, n, s in pairs
             ]
             assert node.locator(".cell.odd").count() == len(frame["odd"])
-            assert node.locator(".warning:last-child").is_visible() == bool(frame["odd"])
+            assert node.locator(".warning.now").is_visible() == bool(frame["odd"])
     good, bad = page.locator(".lane").all()
     assert good.locator(".name em").all_inner_texts() == ["h0 of t0–t2", "h1 of t0–t2"]
     assert bad.locator(".name em").all_inner_texts() == ["⚠ h0 h1 of t0 t1", "⚠ h0 h1 of t1 t2"]

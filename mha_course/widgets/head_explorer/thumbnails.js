@@ -8,12 +8,15 @@ import { entropyText, nameOf } from "./text.js";
 export function makeThumbs(maps, list, choose) {
   const many = maps.R > 1;
   const thumbs = [];
+  const explained =
+    "How widely the rows spread their weight, a mean in nats: 0 where each attends to one key only";
   list.replaceChildren();
   for (let layer = 0; layer < maps.R; layer++) {
     if (many) list.append(make("span", "layer", maps.rows[layer]));
     for (let slot = 0; slot < maps.slots; slot++) {
       const [at, canvas, entropy] = [{ layer, slot }, make("canvas", "hatched"), make("small")];
       const [head, average] = many ? [`${slot}`, "avg"] : [`head ${slot}`, "average"];
+      entropy.title = explained;
       const node = makeButton("head", "", () => choose(at));
       node.append(canvas, make("span", "", slot < maps.H ? head : average), entropy);
       thumbs.push({ at, node, canvas, entropy });

@@ -31,14 +31,6 @@ const SENTENCE = 262; // pixels of a sentence and its arcs, and of the table to 
 const TALLEST = 344; // of any other table; one that is higher scrolls
 const FEW = 24; // rows of a table that is seen whole
 const AVERAGE = "var(--hatch)";
-const ENTROPY =
-  "The entropy of a head says how widely its rows spread their weight: 0 where each looks at one key only. It is a mean, in nats.";
-const KEYS = {
-  "In the sentence": "arrow keys, Home and End follow a word, Page Up and Page Down choose a head.",
-  "In the table":
-    "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves.",
-  "In the small pictures": "arrow keys, Home and End choose a head.",
-};
 
 class Explorer extends Stage {
   hover = null; // the place under the pointer
@@ -53,7 +45,7 @@ class Explorer extends Stage {
   paper = make("div", "paper", this.base, this.surface);
   table = make("div", "table", this.paper);
   legend = make("div", "legend");
-  hint = make("p", "hint", "Choose a word to follow it.");
+  hint = make("p", "hint", "Choose a word to follow it; arrow keys go on from it.");
   readout = make("p", "readout");
   notes = make("p", "notes");
   height = 0; // of the stage: the most that was needed
@@ -100,14 +92,12 @@ class Explorer extends Stage {
       this.speaker.node,
     );
     const body = make("div", "body", this.view, bar, make("div", "side", this.list));
-    const help = make("details", "keys", make("summary", "", "Keys"));
-    for (const [where, what] of Object.entries(KEYS))
-      help.append(make("p", "", make("b", "", where), `: ${what}`));
-    help.append(make("p", "", ENTROPY));
-    this.root = make("div", "mha-heads mha-picture", body, help);
+    this.root = make("div", "mha-heads mha-picture", body);
 
     Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
     Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
+    this.arcs.node.ariaLabel =
+      "Words: arrow keys follow another, Page Up and Page Down another head";
     const role = { role: "application", ariaRoleDescription: "heat map" };
     Object.assign(this.surface, { tabIndex: 0, ...role });
   }
@@ -233,7 +223,8 @@ class Explorer extends Stage {
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );
     this.notes.replaceChildren(...notes);
-    const help = "Arrow keys move, Home and End, Page Up and Page Down choose a head.";
+    const help =
+      "Arrow keys move, Home and End, Page Up and Page Down choose a head, Escape leaves.";
     this.surface.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
     this.point({});
   }

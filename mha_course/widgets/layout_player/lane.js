@@ -22,13 +22,6 @@ function makeSentence({ sentence, mixing, warning }) {
   return make("p", warnings.length ? "warning" : "", warnings.join("\n") || sentence);
 }
 
-/** Copy the longest of the sentences that warn, or of those that do not: a list of one or none. */
-function findLongest(sentences, warns) {
-  const alike = sentences.filter(({ className }) => Boolean(className) === warns);
-  alike.sort((a, b) => b.textContent.length - a.textContent.length);
-  return alike.slice(0, 1).map((sentence) => sentence.cloneNode(true));
-}
-
 /** Make the chip of an axis: its name, its size and its stride. */
 function makeChip({ axes, colors, shape, strides }, i) {
   const size = `${shape[i]}`;
@@ -45,15 +38,14 @@ export class Lane {
     this.steps = frames.map((frame, i) => this.makeStep(frame, i, go));
     this.strips = strips.map((places, number) => this.makeStrip(places, number));
     this.sentences = frames.map(makeSentence);
-    const longest = [true, false].flatMap((warns) => findLongest(this.sentences, warns)); // they keep the place
     const look = { className: "sentence", ariaLive: "polite" };
-    this.sentence = make("div", look, ...longest, this.sentences[0]);
+    const sentence = make("div", look, ...this.sentences); // the highest keeps the place for all
     this.reading = make("div", "reading");
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));
     for (const picture of [memory, this.board]) picture.ariaHidden = true; // the sentence says it
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
-    this.node = make("section", "lane", crumbs, this.sentence, memory, this.reading, this.board);
+    this.node = make("section", "lane", crumbs, sentence, memory, this.reading, this.board);
     this.node.onpointerover = ({ target }) => this.markSame(target.closest(".cell")?.dataset.id);
     this.node.onpointerleave = () => this.markSame();
   }
@@ -117,7 +109,7 @@ export class Lane {
 
   describe(frame, number) {
     this.steps.forEach((step, i) => (step.ariaCurrent = i === number ? "step" : null));
-    this.sentence.lastChild.replaceWith(this.sentences[number]);
+    this.sentences.forEach((node, i) => node.classList.toggle("now", i === number));
     this.strips.forEach(({ node, label }, i) => {
       node.hidden = i > frame.strip;
       const name = this.strips.length > 1 ? `memory, strip ${i + 1}` : "memory";
