@@ -27,6 +27,7 @@ TEXT = {name: family for name, family in FAMILIES.items() if name not in ("ViT",
     "Granite": Family("granite", "", SHARED | {"attention_multiplier": 0.2}),
     "Cohere": Family("cohere", "", SHARED),
     "GPT-NeoX": Family("gpt_neox", ""),
+    "RoBERTa": Family("roberta", ""),
     "SmolLM 3": Family("smollm3", "", SHARED),
     "Mixtral": Family("mixtral", "", SHARED | {"num_local_experts": 2, "sliding_window": 4}),
 }

@@ -34,17 +34,21 @@ SHARED = {"num_key_value_heads": 2, "head_dim": 8}  # two query heads to each
 FAMILIES = {
     "GPT-2": Family("gpt2", "q, k and v from one fused matrix"),
     "BERT": Family("bert", "every token attends to all others"),
-    "RoBERTa": Family("roberta", "padding is left out when positions are counted"),
     "Llama": Family("llama", "RoPE, and shared key-value heads", SHARED),
     "Qwen2": Family("qwen2", "biases of q, k and v only", SHARED),
     "Qwen3": Family(
         "qwen3", "q and k are normed, and D need not be C / H", SHARED | {"head_dim": 12}
     ),
     "Mistral": Family("mistral", "a window of 4 tokens", SHARED | {"sliding_window": 4}),
-    "Gemma 3": Family(
-        "gemma3_text", "a window in some layers only, and a scale of its own",
-        SHARED | {"sliding_window": 4, "query_pre_attn_scalar": 5,
-                  "layer_types": ["sliding_attention", "full_attention"]},
+    "Gemma 4": Family(
+        "gemma4_text", "a window in some layers, wider heads in the others, and a scale of 1",
+        SHARED | {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"],
+                  "global_head_dim": 12, "hidden_size_per_layer_input": 0},
+    ),
+    "DeepSeek-V3": Family(
+        "deepseek_v3", "all keys and values from one latent, and narrower values",
+        {"q_lora_rank": 16, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
+         "v_head_dim": 6, "num_key_value_heads": 4, "first_k_dense_replace": 2},
     ),
     "Phi 3": Family("phi3", "fused again, with RoPE", SHARED),
     "OLMo 2": Family("olmo2", "q and k are normed before they are split", SHARED),
