@@ -211,7 +211,7 @@ def _collect(
     by_learner: dict[str, list[Row]] = {
         name: [] for name in sorted({*names, *(each.learner for each in handed_in)})
     }
-    others = defaultdict[str, list[str]](list)  # by learner: what is no notebook
+    others = defaultdict[str, list[str]](list)  # by learner: what is not a notebook
     for each in handed_in:
         if each.trouble == NO_NOTEBOOK:
             others[each.learner].append(each.name)
@@ -336,7 +336,7 @@ def wide_table(
 ) -> str:
     """Return a table with one line for each learner: a point for each correct exercise.
 
-    All exercises count that somebody in the class has handed in.
+    All exercises count that anyone in the class has handed in.
     """
     handed_in = {row.exercise for row in rows}
     columns = dict.fromkeys(column_of(name) for name in NAMES if name in handed_in)

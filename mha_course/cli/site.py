@@ -91,7 +91,7 @@ def read_lessons(
 
 
 def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = False) -> None:
-    """Write the site of some lessons, of all without numbers, executed unless saved."""
+    """Write the site of some lessons, or of all without numbers; execute them unless ``saved``."""
     pages = read_lessons(numbers, saved=saved)
     write(pages, folder, address)
     write_index(pages, folder, address)

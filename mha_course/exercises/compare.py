@@ -32,7 +32,7 @@ def compare(
 ) -> tuple[Stage, str] | None:
     """Return the stage and a clause on how one result differs, or None.
 
-    A result has the dtype, if one is given, and may be float32 where that is float64.
+    A result has the dtype, if one is given, and may be float32 if that is float64.
     """
     if got is None:
         return Stage.TYPE, "is None."
@@ -158,7 +158,7 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
 
 
 def picture(got: Any, want: Any) -> str:
-    """Show a part of the first matrix that differs beside the target, with what differs framed."""
+    """Show a part of the first matrix that differs next to the target, with differences framed."""
     for a, b in zip(as_list(got), as_list(want), strict=False):
         fits = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
         if fits and a.dim() >= 2 and a.layout == torch.strided:

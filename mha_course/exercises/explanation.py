@@ -24,7 +24,7 @@ _ALL_FORMS = [*KINDS][:4]
 
 
 def explain_first(wrong: Attempt, fault: Fault) -> Report:
-    """Explain a fault on the first cases: name the mistake, or tell where the answer is right."""
+    """Explain a fault on the first cases: name the mistake, or say where the answer is right."""
     call = wrong.call
     special = None
     if call.exercise.diagnose and fault.status == "wrong":
@@ -101,7 +101,7 @@ def _recognise(wrong: Attempt, fault: Fault) -> Recognition:
 
 
 def _are_swapped(wrong: Attempt) -> bool:
-    """Return True where two results are right, but each stands in the other's place."""
+    """Return True if two results are right, but each is in the other's place."""
     results = as_list(wrong.outcomes[-1].result)
     swapped = Outcome(results[::-1])
     return len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR)
@@ -137,7 +137,7 @@ def _is_right_at(call: Call, **sizes: int) -> bool:
 def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
     """Return the first step of attention that is wrong, and a sentence.
 
-    Arguments are made so simple that one step alone can spoil the result.
+    Arguments are made so simple that only one step can spoil the result.
     """
     plain = exercise.first_cases[0].arguments  # without a mask
     tokens, queries = exercise.tokens_and_queries
@@ -206,7 +206,7 @@ def _named_by(report: Report, stage: Stage, diagnosed: str | None = None) -> Rep
 
 
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
-    """Say what the mistakes are; where the answer crashed, after what was raised."""
+    """Say what the mistakes are; if the answer crashed, after what was raised."""
     text = " And: ".join(mistake.row.text for mistake in mistakes)
     seen = report.status == "error" or report.stage in (
         Stage.NARROW,

@@ -197,7 +197,7 @@ def _entries(content: Mapping[str, Any]) -> dict[str, Entry]:
 
 
 def _entry(kept: Any) -> Entry | None:
-    """Read one entry, or None where it makes no sense."""
+    """Read one entry, or None if it makes no sense."""
     match kept:
         case {"status": str(status), "attempts": int(attempts)} if status in RANKS and attempts > 0:
             return Entry(status, attempts)

@@ -115,8 +115,8 @@ def recognise(
 ) -> Recognition:
     """Return the mistake, or the two, that come out as the answer did on all cases, if any.
 
-    ``again(at)`` calls the answer on any of the exercise's cases: on the first sizes that are
-    drawn it must also come out so, and where several mistakes fit, on all cases.
+    ``again(at)`` calls the answer on any of the exercise's cases: the mistake must also agree on
+    the first sizes that are drawn and, if several fit, on all cases.
     """
     name = exercise.name
     answered = cache(again)  # each case is needed several times
@@ -224,8 +224,8 @@ def _holds(exercise: Exercise, drawn: Outcome, *mutants: Mutant) -> bool:
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Mutant, Mutant]]:
     """Yield pairs of mistakes in different steps that an answer may have made, in a fixed order.
 
-    Where one mistake alone explains one of several results, it is one of the two. Where none does,
-    both change the weights, and through them the result.
+    If a single mistake explains one of several results, it is one of the two. If none does, both
+    change the weights, and through them the result.
     """
     last = len(outcomes) - 1
     chosen = [

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mha_course.markup import isolate_text
 
-# Frames of these files are no lines of the learner's.
+# Frames of these files are not the learner's lines.
 LIBRARIES = (
     str(Path(torch.__file__).parent),
     str(Path(__file__).parent.parent),
@@ -97,8 +97,8 @@ def gradients(
 ) -> list[Tensor | None]:
     """Return the gradients of each result by each float argument, one after the other.
 
-    Several results may be one tensor, which can be unpacked. A gradient is None where none comes
-    through; there are no gradients where the answer stops on tensors that need them, as NumPy does.
+    Several results may be one tensor, which can be unpacked. A gradient is None if none comes
+    through; there are no gradients if the answer stops on tensors that need them, as NumPy does.
     Raises: whatever backward does.
     """
     leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]

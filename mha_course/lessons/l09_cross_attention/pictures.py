@@ -82,7 +82,7 @@ def cross_attention(queries: int, keys: int) -> Figure:
 def _draw_matrix(
     ax: Axes, name: str, corner: Point, *, axis: str, rows: int, color: str, columns: int = WIDTH
 ) -> None:
-    """Draw the cells of a matrix from its lower left corner, its name above, its rows beside it."""
+    """Draw the cells of a matrix from its lower left corner, with its name and row names."""
     x, y = corner
     numbers = np.zeros((rows, columns))
     edges = x + np.arange(columns + 1), y + np.arange(rows + 1)

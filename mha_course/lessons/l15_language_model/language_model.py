@@ -24,7 +24,7 @@ Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to the logits of the word a
 
 
 class SeesAhead(CausalLanguageModel):
-    """The same model without its causal mask, to show what becomes of it. Do not use it."""
+    """The same model without its causal mask, to show what happens to it. Do not use it."""
 
     def forward(self, ids: Tensor, caches: object = None) -> Tensor:
         """Map ids (B, S) to logits (B, S, V); each position sees even the word it has to guess."""

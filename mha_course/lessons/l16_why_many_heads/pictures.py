@@ -32,9 +32,9 @@ def names_of_tokens(places: Tensor) -> list[str]:
 
 
 def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Figure, str]]:
-    """Return what draws the query token's weights in both heads of four matrices, for a Panel.
+    """Return a function for a Panel that draws the query token's weights in both heads.
 
-    Args: builder returns the matrices for a d, or None where it is not written yet.
+    Args: builder returns the matrices for a d, or None if it is not written yet.
     """
 
     def draw(d: int) -> tuple[Figure, str]:

@@ -42,7 +42,7 @@ class ShapeTracer(Player):
 
 
 def sentence(trace: Trace) -> str:
-    """Say how many steps lead from what to what, and what became of the memory."""
+    """Say how many steps lead from what to what, and what happened to the memory."""
     if not trace.steps:
         return f"{trace.summary()}."
     number, _, memory = trace.summary().partition(": ")
