@@ -147,7 +147,7 @@ def rows_of(
 
 
 def _verdict(name: str, line: Mapping[str, Any] | None, salt: str, trouble: str) -> tuple[str, ...]:
-    """Return one row: a pass counts where its numbers are right, whatever is said of it."""
+    """Return one row: a pass counts if its numbers are right, whatever its message."""
     if line is None or line.get("status") not in STATUSES:
         return name, "error", "", trouble or NOT_JUDGED
     status, message = line["status"], _text(line.get("message"))

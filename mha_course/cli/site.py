@@ -75,7 +75,7 @@ def document(
 def read_lessons(
     numbers: Sequence[str], *, saved: bool = False, solutions: bool | None = None
 ) -> list[Page]:
-    """Read some lessons, all without numbers, executed unless saved.
+    """Read some lessons, or all without numbers; execute them unless ``saved``.
 
     Raises: ShapeError for a number without a lesson, or a cell without a slide type; nbclient's
         error where a cell fails.

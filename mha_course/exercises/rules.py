@@ -242,7 +242,7 @@ def _with_sentence(fault: Fault, case: Case) -> Fault:
 
 
 def _results(outcome: Outcome, target: Any) -> list[Any]:
-    """Return the results, as many as the reference has where they can be unpacked."""
+    """Return the results, as many as the reference has if they can be unpacked."""
     return as_list(outcome.result) if isinstance(target, tuple) else [outcome.result]
 
 

@@ -88,7 +88,7 @@ def training_texts(seed: int) -> list[Sentence]:
 
 
 def uniform(ids: Tensor) -> Tensor:
-    """Hold every word, and <end>, for equally likely: logits (B, S, V)."""
+    """Make every word, and <end>, equally likely: logits (B, S, V)."""
     logits = torch.zeros(*ids.shape, len(WORDS), device=ids.device)
     logits[..., [PAD, START]] = -torch.inf
     return logits

@@ -346,7 +346,7 @@ def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
 
 
 def _told(suspect: Case) -> list[str]:
-    """Say which probes tell, the first three with their numbers."""
+    """Say which probes find it, the first three with their numbers."""
     found = telling(suspect)
     lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*found.items()][:3]]
     if more := [f"`{name}`" for name in found][3:]:

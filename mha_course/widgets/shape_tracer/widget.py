@@ -53,7 +53,7 @@ def sentence(trace: Trace) -> str:
 
 
 def payload(trace: Trace) -> dict[str, Any]:
-    """Return what the browser draws from."""
+    """Return the data that the browser draws."""
     return {
         "last": len(trace.steps) - 1,
         "steps": [_step(step) for step in trace.steps],
