@@ -104,7 +104,7 @@ def require_tensor(place: str, name: str, value: object) -> None:
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless these are floating point, on one device and, but for autocast, of one dtype."""
+    """Raise unless these are floating point, on one device and, without autocast, of one dtype."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         require_tensor(place, name, tensor)

@@ -68,7 +68,7 @@ def padding_mask(
     Args:
         lengths: (B,), whole numbers from 0 to max_len.
         max_len: S.
-        side: where the padding stands, "right", or "left" as in batches that are decoded, which
+        side: where the padding is, "right", or "left" as in batches that are decoded, which
             must end alike.
     Returns: (B, 1, 1, S), bool, on the device, or else where the lengths are.
     Raises: ShapeError.

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The public id, empty where the mistake has none."""
+        """The public id, empty if the mistake has none."""
         return self.key.partition("/")[0]
 
     @property

@@ -38,11 +38,11 @@ class Question:
         text: the question.
         answers: of the right one why it is right, of each wrong one what it overlooks.
         right: the right one.
-        nudge: what to say about all other answers. An answer is typed where there is a nudge, and
-            chosen where there is none.
+        nudge: what to say about all other answers. An answer is typed if there is a nudge, and
+            chosen if there is none.
         also: other ways to write the right answer.
         letters: the axes of a shape, which may also be typed.
-        units: words that may stand beside a number; with ``%`` it may be given in percent.
+        units: words that may follow a number; with ``%`` it may be given in percent.
         tolerance: how near a number must come.
     """
 
@@ -57,7 +57,7 @@ class Question:
 
     @property
     def choices(self) -> list[str]:
-        """The answers to choose from; none where the answer is typed."""
+        """The answers to choose from; none if the answer is typed."""
         return [] if self.nudge else list(self.answers)
 
 

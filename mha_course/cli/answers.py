@@ -307,7 +307,7 @@ def needed(answer: Answer, statements: Sequence[Statement]) -> tuple[list[Statem
 def course_functions(answer: Answer, chosen: Sequence[Statement]) -> list[str]:
     """Return what an answer takes from the course by name, such as ``attention.split_heads``.
 
-    What the set-up cell of a page imports may be used there, but for the exercise itself.
+    What the set-up cell of a page imports may be used there, except the exercise itself.
     """
     imported = dict[str, bool]()  # by name: whether it may be used
     texts = [answer.expression]

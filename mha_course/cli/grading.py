@@ -143,7 +143,7 @@ def rows_of(
 
 
 def _verdict(name: str, line: Mapping[str, Any] | None, salt: str, trouble: str) -> tuple[str, ...]:
-    """Return one row: a pass counts where its numbers are right, whatever is said of it."""
+    """Return one row: a pass counts if its numbers are right, whatever its message."""
     if line is None or line.get("status") not in STATUSES:
         return name, "error", "", trouble or NOT_JUDGED
     status, message = line["status"], _text(line.get("message"))
@@ -203,7 +203,7 @@ def _are_near(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
 def _collect(handed_in: Sequence[HandIn], kept: Mapping[HandIn, Path]) -> list[Row]:
     """Return the rows of all learners."""
     by_learner: dict[str, list[Row]] = {each.learner: [] for each in handed_in}
-    others = defaultdict[str, list[str]](list)  # by learner: what is no notebook
+    others = defaultdict[str, list[str]](list)  # by learner: what is not a notebook
     for each in handed_in:
         if each.trouble == NO_NOTEBOOK:
             others[each.learner].append(each.name)
@@ -325,7 +325,7 @@ def wide_table(
 ) -> str:
     """Return a table with one line for each learner: a point for each correct exercise.
 
-    All exercises count that somebody in the class has handed in.
+    All exercises count that anyone in the class has handed in.
     """
     handed_in = {row.exercise for row in rows}
     columns = dict.fromkeys(column_of(name) for name in NAMES if name in handed_in)

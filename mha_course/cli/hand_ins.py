@@ -18,7 +18,7 @@ from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, LESSONS
 LARGEST = 100 << 20  # bytes of a notebook, or of the notebooks in a zip
 DEEPEST = 2  # zips in zips
 DEEPEST_FOLDER = 50  # in a zip
-# What systems, and the course itself, leave beside notebooks.
+# What systems, and the course itself, leave next to notebooks.
 LEFT_THERE = re.compile(
     r"\.ipynb_checkpoints$|__MACOSX$|__pycache__$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$"
     r"|my_attention\.py$"
@@ -67,7 +67,7 @@ class Class:
 def read_class(folder: Path, scratch: Path) -> Class:
     """Return what was handed in, its zips unpacked into a scratch folder.
 
-    Raises: ShapeError where there is no notebook.
+    Raises: ShapeError if there is no notebook.
     """
     place, got = "grade: FOLDER", str(folder)
     expected = "a folder with NAME.ipynb or NAME/*.ipynb for each learner"

@@ -145,7 +145,7 @@ def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
 
 
 def _first(notebook: Notebook, answer: Answer, request: Request) -> Verdict:
-    """Return the best verdict on an answer at its check, and where it was begun below that."""
+    """Return the best verdict on an answer at its check, and on one begun below that."""
     verdicts = []
     for way, statements in notebook.ways(answer):
         verdict = _in_fork(notebook, way, statements, request)
@@ -202,7 +202,7 @@ def _in_fork(
 
 
 def _read_line(descriptor: int, patience: int) -> tuple[bytes, bool]:
-    """Return what stands in a pipe up to the first line's end, and whether it came in time."""
+    """Return what is in a pipe up to the first line's end, and whether it came in time."""
     data = bytearray()
     until = time.monotonic() + patience
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
@@ -337,7 +337,7 @@ def main() -> None:
         try:
             notebooks[number] = Notebook(sys.stdin.buffer.read(size))
             tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
-        except Exception as error:  # whatever it is, it is no notebook
+        except Exception as error:  # whatever it is, it is not a notebook
             known = type(error) is ValueError and str(error).startswith("There is")
             text = f"This notebook cannot be read ({type(error).__name__})."
             tell(notebook=number, trouble=str(error) if known else text)

@@ -30,7 +30,7 @@ COURSE = IN_WHEEL if FROM_WHEEL else PACKAGE.parent  # is read
 ROOT = Path.cwd() if FROM_WHEEL else PACKAGE.parent  # is written to
 LESSONS, COPIES = COURSE / "notebooks", "my_course"
 COMMAND = "mha-course" if FROM_WHEEL else "python3 -m mha_course"
-STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the lessons' style sheet lies
+STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the lessons' style sheet is
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
@@ -181,7 +181,7 @@ def _read_stamp(venv: Path) -> tuple[set[str], str]:
 
 @contextmanager
 def _only_start(path: Path) -> Iterator[None]:
-    """Wait until no other start sets up the course here; where files cannot be locked, go on."""
+    """Wait until no other start sets up the course here; if files cannot be locked, go on."""
     with path.open("w") as file:
         try:
             _lock(file.fileno(), wait=False)
@@ -267,7 +267,7 @@ def _require_disk(gib: float) -> None:
 
 
 def _output(python: Path, *arguments: str) -> str | None:
-    """Return what a call of this Python prints, or None where it fails or does not start."""
+    """Return what a call of this Python prints, or None if it fails or does not start."""
     with suppress(OSError, subprocess.CalledProcessError):
         return subprocess.check_output(
             [python, *arguments], stderr=subprocess.DEVNULL, text=True
@@ -276,7 +276,7 @@ def _output(python: Path, *arguments: str) -> str | None:
 
 
 def _missing(python: Path) -> str:
-    """Return how many modules are gone, or nothing where this Python does not run."""
+    """Return how many modules are gone, or nothing if this Python does not run."""
     return _output(python, "-I", "-c", MISSING) or ""
 
 
@@ -485,7 +485,7 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
 def _environment(python: Path) -> dict[str, str]:
     """Return the environment of what is started; it gets a home in .venv where it has none.
 
-    It imports nothing from PYTHONPATH, where another torch may lie.
+    It imports nothing from PYTHONPATH, where another torch may be.
 
     matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
     be another installation's, with fonts that are gone.

@@ -7,8 +7,8 @@ well. Paragraphs are the speaker's notes; formulas, tables, quotations and exerc
 slide. ``lecture.text`` goes there instead, or below a picture. The first cell of a section also has
 its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code`` or ``both``.
 
-The page holds each picture and each widget once. What is on a slide says on which, and present.js
-moves it there and back.
+The page holds each picture and each widget once. Each block on a slide says on which one, and
+present.js moves it there and back.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Page:
         self.add(html, self.slide, "data-slide", *waits, *marks)
 
     def _show_alone(self, text: str, kind: str) -> None:
-        """Add words that stand on the slide and not on the page."""
+        """Add words that are on the slide and not on the page."""
         if text and kind not in ("skip", "notes"):
             self._show(block("words", words(text)), "words", kind, "data-alone")
 
@@ -261,7 +261,7 @@ class Page:
         self._drop_empty()
 
     def body(self, below: str, *, presented: bool = False) -> str:
-        """Return the page's contents, its blocks, what its slides say, and what stands below it."""
+        """Return the page's contents, its blocks, what its slides say, and what comes below it."""
         numbers = {slide: number for number, slide in enumerate(self.slides)}
         article = "".join(_written(each, numbers) for each in self.blocks)
         talk = json.dumps(list(map(_told, self.slides))).replace("<", "\\u003c")

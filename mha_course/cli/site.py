@@ -94,7 +94,7 @@ def document(
 def read_lessons(
     numbers: Sequence[str], *, saved: bool = False, solutions: bool | None = None
 ) -> list[Page]:
-    """Read some lessons, all without numbers, executed unless saved.
+    """Read some lessons, or all without numbers; execute them unless ``saved``.
 
     Raises: ShapeError for a number without a lesson, or a cell without a slide type; nbclient's
         error where a cell fails.
@@ -110,7 +110,7 @@ def read_lessons(
 
 
 def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = False) -> None:
-    """Write the site of some lessons, of all without numbers, executed unless saved."""
+    """Write the site of some lessons, or of all without numbers; execute them unless ``saved``."""
     pages = read_lessons(numbers, saved=saved)
     write(pages, folder, address)
     write_index(pages, folder, address)

@@ -17,7 +17,7 @@ from functools import cache
 
 from mha_course.errors import require
 
-# Each pronoun, its nouns, and two adjectives that go with that noun alone.
+# Each pronoun, its nouns, and two adjectives that go only with that noun.
 NOUNS = {
     "he": {"boy": "shy cheeky", "king": "old rich", "uncle": "jolly bald", "monk": "silent pious"},
     "she": {
@@ -36,7 +36,7 @@ NOUNS = {
 }
 OBJECT_FORMS = {"he": "him", "she": "her", "it": "it", "they": "them"}
 
-# Each state, and what it leads to: a verb with an adverb that goes with that verb alone.
+# Each state, and what it leads to: a verb with an adverb that goes only with that verb.
 CONSEQUENCES = {
     "hungry": "ate greedily",
     "thirsty": "drank deeply",
@@ -190,7 +190,7 @@ _WORD = re.compile(r"<\w+>|,|[^\s,.;:!?“”\"]+")
 def words_of(text: str) -> list[str]:
     """Read a sentence as somebody types it: the comma is a word of its own, no capitals, no stop.
 
-    Raises: ShapeError if it is no text.
+    Raises: ShapeError if it is not text.
 
     >>> words_of("The grey cat was hungry, so it ate.")[4:]
     ['hungry', ',', 'so', 'it', 'ate']
@@ -203,7 +203,7 @@ def words_of(text: str) -> list[str]:
 
 @cache
 def word_classes() -> tuple[tuple[str, ...], ...]:
-    """Return all words, grouped so that the words of one class can stand in each other's place."""
+    """Return all words, grouped so that the words of one class can replace each other."""
     verbs, adverbs = zip(*(words.split() for words in CONSEQUENCES.values()), strict=True)
     object_forms = sorted(set(OBJECT_FORMS.values()) - set(NOUNS))
     adjectives = tuple(word for words in _ADJECTIVES.values() for word in words)

@@ -116,7 +116,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
             return report
         return explain_pass(exercise, answer, torch.float32)
     # float32, in which people compute, shows what overflows, what loses its digits, and what was
-    # written for one dtype alone.
+    # written for only one dtype.
     narrow = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
     if narrow.fault:
         return _with_rule(explain_first(narrow, narrow.fault), narrow)

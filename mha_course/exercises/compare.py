@@ -27,7 +27,7 @@ def compare(
 ) -> tuple[Stage, str] | None:
     """Return the stage and a clause on how one result differs, or None.
 
-    A result has the dtype, if one is given, and may be float32 where that is float64.
+    A result has the dtype, if one is given, and may be float32 if that is float64.
     """
     if got is None:
         return Stage.TYPE, "is None."

@@ -44,7 +44,7 @@ _DIFFERS_IN_FLOAT32 = (
 
 
 def explain_first(wrong: Attempt, fault: Fault) -> Report:
-    """Explain a fault on the first cases: name the mistake, or tell where the answer is right."""
+    """Explain a fault on the first cases: name the mistake, or say where the answer is right."""
     call = wrong.call
     exercise = call.exercise
     diagnosis = None
@@ -175,7 +175,7 @@ def _is_right_at(call: Call, **sizes: int) -> bool:
 def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
     """Return the first step of attention that is wrong, and a sentence.
 
-    Arguments are made so simple that one step alone can spoil the result.
+    Arguments are made so simple that only one step can spoil the result.
     """
 
     def is_wrong(arguments: Sequence[Any]) -> bool:
@@ -215,7 +215,7 @@ def _named_by_stage(report: Report, stage: Stage, diagnosed: str | None = None) 
 
 
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
-    """Say what the mistakes are; where the answer crashed, after what was raised."""
+    """Say what the mistakes are; if the answer crashed, after what was raised."""
     text = " And: ".join(mistake.row.text for mistake in mistakes)
     if report.status == "error" or report.stage in _SEEN:
         text = f"{report.message} {text}"

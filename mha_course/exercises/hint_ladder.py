@@ -1,4 +1,4 @@
-"""A ladder of hints for each exercise, one level more at each call, and above it the solution."""
+"""A ladder of hints for each exercise, one more at each call, with the solution at the top."""
 
 from __future__ import annotations
 

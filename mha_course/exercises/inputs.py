@@ -98,7 +98,7 @@ class Draw:
         return torch.randint(count, self.shape(axes), generator=self._generator)
 
     def mask(self, axes: str) -> Tensor:
-        """Return a mask, with one row that sees nothing where it has several."""
+        """Return a mask, with one row that sees nothing if it has several."""
         attend = self(axes) > -0.3
         attend[..., 0] = True
         if attend.dim() > 1 and attend.size(-2) > 2:

@@ -1,7 +1,7 @@
 """Questions to answer before the reveal, marked at once, with a reason for every choice.
 
-With a kernel choices are buttons, and other answers are typed into a field. On GitHub, and where
-there are no widgets, choices unfold where they are clicked.
+With a kernel choices are buttons, and other answers are typed into a field. On GitHub, and without
+widgets, choices unfold when you click them.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _numbers(text: str, units: str = "") -> list[float]:
     """Read a number: several readings where a comma or a point may mark thousands or decimals, none
     for words.
 
-    Args: units are words that may stand behind it; with ``%`` among them, it may be in percent.
+    Args: units are words that may follow it; with ``%`` among them, it may be in percent.
     """
     match = re.fullmatch(r"(?:about )?([+-]?[\d., ]*\d)\s*(\D*)", _bare(text))
     if match is None or not set(match[2].split()) <= set(units.casefold().split()):

@@ -246,7 +246,7 @@ def right_result(exercise: Exercise, arguments: Sequence[Any]) -> Any:
 
 
 def _results(outcome: Outcome, target: Any) -> list[Any]:
-    """Return the results, as many as the reference has where they can be unpacked."""
+    """Return the results, as many as the reference has if they can be unpacked."""
     return as_list(outcome.result) if isinstance(target, tuple) else [outcome.result]
 
 

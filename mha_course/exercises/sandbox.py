@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mha_course.markup import isolate_text
 
-# Frames of these files are no lines of the learner's.
+# Frames of these files are not the learner's lines.
 LIBRARIES = (
     str(Path(torch.__file__).parent),
     str(Path(__file__).parent.parent),

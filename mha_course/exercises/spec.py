@@ -108,7 +108,7 @@ class Exercise:
     tolerance: float = 0.0  # how close a result must come, if not as close as float32 does
     exact_zeros: bool = False  # whether what is 0 must be 0 to the last digit
     allows: tuple[Allowed, ...] = ()  # what a right answer may do
-    rules: tuple[Rule, ...] = ()  # what it asks for beside the numbers; judged last
+    rules: tuple[Rule, ...] = ()  # what it asks for besides the numbers; judged last
     # ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers: its id, if
     # it has one, and a sentence; or None.
     diagnose: Callable[..., tuple[str | None, str] | None] | None = None
@@ -216,7 +216,7 @@ def mistake(
 ) -> Mistake:
     """Register the ways to make a mistake of the table, by the key of its row.
 
-    ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace
+    ``softmax=[one, other]`` are two ways, in which only this step is replaced; ``changes`` replace
     several together.
     """
     alone: list[Change] = []

@@ -105,14 +105,14 @@ def solved(name: str) -> Any:
     """Return what a learner has kept under the name of an exercise, or the course's own function.
 
     The pages that build on an earlier exercise take it from here, so that they run without the
-    file, too. Raises: ShapeError, where there is no such exercise.
+    file, too. Raises: ShapeError if there is no such exercise.
     """
     own = find_exercise(name, "solved").reference
     if MODULE not in sys.modules and not find_spec(MODULE):
         return own
     try:
         return getattr(import_module(MODULE), name, own)
-    except Exception as error:  # of whatever else stands in the file
+    except Exception as error:  # of whatever else is in the file
         print(f"{MODULE}.py cannot be imported ({error}): the course's own {name} is used.")
         return own
 
@@ -265,7 +265,7 @@ def _renamed(source: str, old: str, new: str) -> str:
 
 
 def _with_region(before: str, name: str, text: str) -> str:
-    """Put a region in the place of the old one, or where its lesson comes."""
+    """Replace the old region, or add it where its lesson comes."""
     region = f"# region {name}, lesson {number_of_lesson(name)}\n{text}# endregion\n"
     regions = list(REGION.finditer(before))
     for old in regions:

@@ -41,7 +41,7 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     """Run a function and return the most bytes that tensors made in it took at any one time.
 
     Earlier tensors, such as arguments and parameters, are not counted; what a kernel uses inside
-    itself is not seen. On the "meta" device, where no numbers exist, any length can be tried.
+    itself is not seen. On the "meta" device, which has no numbers, any length can be tried.
 
     x + 1 and its exponentials, in float32:
 

@@ -54,7 +54,7 @@ class CausalAttention(nn.Module):
         """Map x (B, T, C) to out (B, T, C).
 
         Args: mask (B, S) is True for a token and False for padding, which nobody attends to; with a
-            cache x are the new tokens alone, and S also counts those in the cache; texts (B, S)
+            cache x holds only the new tokens, and S also counts those in the cache; texts (B, S)
             says which text each token is from, where several are packed into one row.
         """
         q, k, v = self.project(x)

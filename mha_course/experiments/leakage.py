@@ -52,7 +52,7 @@ def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _output(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
-    """Return the output (B, T, C) alone, which must be finite."""
+    """Return only the output (B, T, C), which must be finite."""
     result = fn(x)
     out = result[0] if isinstance(result, tuple) else result
     require_tokens("token_dependence", "the output of fn", out, "B T C")

@@ -18,7 +18,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 from mha_course.attention import repeat_kv
 from mha_course.errors import ShapeError, require, require_shape
 
-# What some models hand over beside q, k, v and the mask, and what it is.
+# What some models pass on besides q, k, v and the mask, and what it is.
 EXTRAS = {
     "softcap": "a soft cap on its scores",
     "position_bias": "a bias for its scores",

@@ -142,7 +142,7 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
 def _draw_matrix(
     ax: Axes, matrix: Matrix, x: float, middle: float, width: int, height: int
 ) -> None:
-    """Draw a matrix right of x, and in its upper left corner so many cells highlighted."""
+    """Draw a matrix right of x, and highlight some cells in its upper left corner."""
     end = x + matrix.columns
     centre = x + matrix.columns / 2
     bottom = middle - matrix.rows / 2

@@ -135,7 +135,7 @@ def _rounded(tag: re.Match[str]) -> str:
 def _themed(text: str, signed: bool) -> str:
     """Give each colour of an SVG a name, and the name another colour on a dark page.
 
-    Words in white, or in the black of light cells, stand on a cell's colour.
+    Words in white, or in the black of light cells, are on a cell's colour.
     """
     on_cell = {DARK_ON_CELL: "#f0f2f5" if signed else DARK_ON_CELL}
     ramp = _signed_on_dark() if signed else {}
@@ -181,7 +181,7 @@ def figure_html(data: bytes, caption: str) -> str:
 
 
 def show_html(html: str, text: str) -> None:
-    """Show HTML, and where there is none, text."""
+    """Show HTML, or text if there is none."""
     display({"text/html": html, "text/plain": text}, raw=True)
 
 

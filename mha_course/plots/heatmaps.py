@@ -166,7 +166,7 @@ def number_tables(
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
     Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as
-        those of a layer, there is a gap; unit is what stands beside the colour bar.
+        those of a layer, there is a gap; unit is the label of the colour bar.
     """
     place = "number_tables"
     letters = ("rows", "columns")
@@ -209,13 +209,13 @@ def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as it stands in a sentence; what is punctuation is quoted."""
+    """Return a word as it is in a sentence; punctuation is quoted."""
     shown = isolate_word(word)
     return shown if any(map(str.isalnum, word)) else f"“{shown}”"
 
 
 def _title(text: str, width: float) -> str:
-    """Wrap a title to so many inches, in three lines at most."""
+    """Wrap a title to a width in inches, in three lines at most."""
     most = max(24, round(12 * width))  # letters
     lines = textwrap.wrap(text, most, max_lines=3, placeholder=" …")
     return "\n".join(lines) if len(text) > most else text
@@ -226,7 +226,7 @@ def _colors(scale: Scale) -> dict[str, Any]:
 
 
 def _note_on_odd(seen: NDArray[np.float64], side: float) -> str:
-    """Return what a × means, where there is one."""
+    """Return what a × means, if there is one."""
     crossed = side <= WORDY and (np.isnan(seen) | np.isposinf(seen)).any()
     return " (× is no finite number)" if crossed else ""
 
@@ -341,7 +341,7 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
 
 
 def _names_that_fit(names: Sequence[str], line: float) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the places and the names to write, where so many points lie from line to line."""
+    """Return the places and the names to write, with a distance in points from line to line."""
     positions = [position for position, name in enumerate(names) if name]
     height = line * len(names) / max(len(positions), 1) / 1.15
     every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * height >= SMALL), 1000)

@@ -82,7 +82,7 @@ def stretched(numbers: Any, hidden: Any = None) -> Scale:
 
 
 def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
-    """Return the least and the largest number that is seen, and 0 where it lies between."""
+    """Return the smallest and the largest number that is seen, and 0 if it is between them."""
     array = np.asarray(numbers)
     seen = np.isfinite(array) if hidden is None else np.isfinite(array) & ~np.asarray(hidden, bool)
     return float(array.min(where=seen, initial=0.0)), float(array.max(where=seen, initial=0.0))

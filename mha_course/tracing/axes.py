@@ -143,7 +143,7 @@ def _copy_order(axis: Axis) -> Origin | None:
 
 
 def in_another_order(left: Axis, right: Axis) -> bool:
-    """Return whether a factor that both axes have lies elsewhere in the other one."""
+    """Return whether a factor that both axes have is elsewhere in the other one."""
     if len(left) < 2 or len(right) < 2:
         return False
     one, two = (
@@ -562,7 +562,7 @@ class AxisNamer:
         return first, second
 
     def groups_differ(self, left: Axis, right: Axis) -> bool:
-        """Return whether KV heads meet query heads that do not stand as far apart as groups do."""
+        """Return whether KV heads meet query heads whose distance is not that of groups."""
         if "H_kv" not in self.extra or len(left) != 1 or len(right) != 1:
             return False
         query, key = (left[0], right[0]) if left[0].whole else (right[0], left[0])
@@ -572,7 +572,7 @@ class AxisNamer:
         return query.stride * query.size != whole.size
 
     def repeated_heads(self, kv_heads: Sequence[int]) -> Axis:
-        """Return the heads of an axis that has these KV heads, or () where there is no order."""
+        """Return the heads of an axis that has these KV heads, or () if there is no order."""
         heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
         if len(kv_heads) != heads or not count or heads % count:
             return ()

@@ -303,7 +303,7 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
 
 
 def _counts(places: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
-    """Return the sizes that stand in these places, by their names."""
+    """Return the sizes in these places, by their names."""
     by_name: dict[str, set[int]] = {}
     for place in places:
         for name, value in place.items():

@@ -127,7 +127,7 @@ class Recorder(TorchFunctionMode):
         return out
 
     def _guard(self, look: Callable[..., None], op: str, *call: Any) -> None:
-        """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
+        """Look at a call; if the tracer itself fails, the call goes on, and a note says so."""
         try:
             look(op, *call)
         except Exception as error:
@@ -249,7 +249,7 @@ class Recorder(TorchFunctionMode):
             return
         step = self.steps[value.source]
         if step.op in ONE_ROW and step.shape != tuple(map(size_of, value.axes)):
-            return  # weights, which are no step
+            return  # weights, which are not a step
         if step.name is None:
             step.name = name
         elif step.name != name:

@@ -41,7 +41,7 @@ def memory_text(step: Step) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a report that is no step: a statement, a remark, or which steps are folded."""
+    """A line of a report that is not a step: a statement, a remark, or which steps are folded."""
 
     text: str
     code: str = ""
@@ -215,7 +215,7 @@ class Trace:
 
         Args: ``axes`` such as ``"B H T S"``; ``"?"`` stands for any axis.
         Returns: the step, as ``step`` finds it.
-        Raises: ShapeError, which tells the line, where an axis is another.
+        Raises: ShapeError, which names the line, if an axis differs.
         """
         step = self.step(name)
         words = tuple(axes.split())

@@ -47,7 +47,7 @@ def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
-    """Return the strides of numbers that lie in a row."""
+    """Return the strides of numbers in a row."""
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
@@ -94,7 +94,7 @@ def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> P
 def of_indices(
     rerun: Rerun, shape: Sequence[int], ends: Sequence[int] = ()
 ) -> list[Placement | None]:
-    """Follow any move number by number; None where an axis of the result has no strides.
+    """Follow any move number by number; None if an axis of the result has no strides.
 
     Args: ``ends``, the strides of the factors; a dim that runs over one of them is cut there.
     """

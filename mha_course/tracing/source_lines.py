@@ -66,7 +66,7 @@ class Frames:
         self.paths = paths
         self.module = ""  # the innermost that ran when a line was last asked for
         self.stack: list[ActiveFrame] = []  # outermost first
-        self.places: dict[FrameType, int] = {}  # where in the stack each frame stands
+        self.places: dict[FrameType, int] = {}  # where in the stack each frame is
         self.outermost = ""  # the first library function that the last line called, if any
         self.discards = False  # whether that line discards the result of what it called
 
@@ -94,7 +94,7 @@ class Frames:
                 inner = inner or frame.f_lineno
             elif side == "user":
                 line = line or UserFrame(code, inner or frame.f_lineno)
-                if frame in self.places:  # then it still stands where it stood, on the same frames
+                if frame in self.places:  # then it is still where it was, on the same frames
                     break
                 new.append(frame)
             elif side == "library" and not fallback and code.co_name == "forward":
@@ -180,7 +180,7 @@ def statements(file: str, code: CodeType) -> dict[int, str]:
     by_number = {first + offset: line.strip() for offset, line in enumerate(lines)}
     try:
         tree = ast.parse("\n".join(lines))
-    except SyntaxError:  # a lambda, with what stands around it
+    except SyntaxError:  # a lambda, with what is around it
         return by_number
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or hasattr(node, "body"):

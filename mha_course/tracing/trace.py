@@ -141,7 +141,7 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
     parts = [part for word in words for part in word.split("*")]
     joined = {part for word in words if "*" in word for part in word.split("*")}
     ids = {name for name, x in tensors.items() if patterns.is_ids(x)}
-    # A bias of pairs, B T S C, is no sequence.
+    # A bias of pairs, B T S C, is not a sequence.
     ones = {name: row for name, row in rows.items() if not {"T", "S"} <= {*row}}
     rows_of_all = [row for name, row in ones.items() if name in ids or {"C", "D", "3*C"} & {*row}]
     whole = [word for row in rows_of_all for word in row]
@@ -197,7 +197,7 @@ def _has_fast_path(part: Any) -> bool:
 
 
 def _attach(error: Exception, failed: Trace) -> None:
-    """Give what was raised the trace up to there, where it takes more than it has."""
+    """Attach the trace so far to what was raised, if it takes attributes."""
     try:
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]

@@ -88,18 +88,18 @@ def standalone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(value: Any) -> dict[str, str] | None:
-    """Write bytes as JSON can; a script needs nothing else that is no JSON, such as a layout."""
+    """Write bytes as JSON can; a script needs nothing else that is not JSON, such as a layout."""
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
 
 
 class CourseWidget(anywidget.AnyWidget):
-    """A picture that answers to controls; where it cannot, a static figure shows, with ``text``.
+    """A picture that answers to controls; if it cannot, a static figure shows, with ``text``.
 
     ``options`` do not change. ``state`` is what is drawn: its ``serial`` is that of the event it
     answers, ``values`` are those of the controls, and ``trouble`` says what went wrong; the picture
     is then the last good one. ``event`` is what the browser sends, with a serial number.
 
-    A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence). It
+    A subclass sets ``_esm`` and ``_css`` to the files next to it, and ``text`` (one sentence). It
     does what an event asks in ``_receive``, and says in ``_drawn`` what there is to draw. The
     static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture``
     draws; on the site a widget is live unless ``without_kernel`` returns None.

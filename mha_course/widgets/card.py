@@ -16,7 +16,7 @@ Respond = Callable[[str, str], dict[str, Any]]
 
 
 class _Face(CourseWidget):
-    """All of a card but the widgets that its buttons bring, which ``bring`` shows."""
+    """All of a card except the widgets that its buttons bring, which ``bring`` shows."""
 
     _esm = esm("card.js", folder=HERE)
     _css = css_variables() + (HERE / "card.css").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ class Card(W.VBox):  # type: ignore[misc]
         self.add_class(f"mha-{kind}")
 
     def view(self) -> dict[str, Any]:
-        """Return what a front end shows it by."""
+        """Return the data by which a front end shows it."""
         return {WIDGET_VIEW: {"version_major": 2, "version_minor": 1, "model_id": self.model_id}}
 
     def _bring(self, widgets: Sequence[W.Widget]) -> None:

@@ -40,7 +40,7 @@ class Control:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Return all values that there are to choose from, or none where they are not counted."""
+        """Return all values to choose from, or none if they cannot be counted."""
         return (False, True) if self.kind == "toggle" else self.options
 
     def spec(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class LearnerFunction:
             raise LearnerFunctionError(rule) from error
 
     def tensor(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a tensor of this shape; the course's, where nothing is written yet."""
+        """Return a tensor of this shape; the course's, if nothing is written yet."""
         assert self.reference is not None
         if self.function is None:
             return self.reference(*tensors)

@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written_to(course):
     assert f"PACKAGE {ascii(str(course))[:-1]}" in said
     assert not (course / "notebooks" / progress_store.FILE).exists()
     assert left.returncode == 1
-    assert left.stderr.startswith("mha_course: lessons are worked on in copies")
+    assert left.stderr.startswith("mha_course: you work on copies of the lessons")
     assert len(left.stderr.splitlines()) == 1
 
 

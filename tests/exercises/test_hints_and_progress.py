@@ -222,7 +222,7 @@ def test_hints_read_as_text():
         shown = hint("scaled_scores")
     assert repr(shown) == (
         "Hint 2 of 4 (scaled_scores)\n"
-        "1. The result has no axis D. Where must D stand in k for the product to sum over it? And "
+        "1. The result has no axis D. Where must D be in k for the product to sum over it? And "
         "how does the spread of such a sum grow with D?\n"
         "2. One matrix product of the last two axes, which @ repeats for every sentence and head. "
         "Then divide by a root: the shape of q tells you D. See “How large is a dot product?”.\n"

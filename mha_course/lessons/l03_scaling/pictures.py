@@ -13,7 +13,7 @@ from mha_course import plots
 def products_of(
     query: Tensor, keys: Tensor, tokens: Sequence[str]
 ) -> Callable[[str], tuple[Axes, str]]:
-    """Return what draws the products of a query (D,) with one of the keys (S, D), for a Panel."""
+    """Return a function for a Panel: it draws the products of a query (D,) and a key of (S, D)."""
 
     def draw(key: str) -> tuple[Axes, str]:
         other = keys[tokens.index(key)]

@@ -46,7 +46,7 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
 def contexts_of(
     weights: Tensor, v: Tensor, tokens: Sequence[str]
 ) -> Callable[[str], tuple[Figure, str]]:
-    """Return what draws how a word's context is made, weights (T, S) and v (S, D), for a Panel."""
+    """Return a function for a Panel that draws how weights (T, S) and v (S, D) make a context."""
 
     def draw(word: str) -> tuple[Figure, str]:
         row = weights[tokens.index(word)]

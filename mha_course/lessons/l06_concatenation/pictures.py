@@ -14,7 +14,7 @@ from mha_course.experiments.head_analysis import ablate_heads
 def added_by_heads(
     added: Tensor, weights: Tensor, tokens: Sequence[str]
 ) -> Callable[[str], tuple[Figure, str]]:
-    """Return what draws how long a vector each head adds to a word, for a Panel.
+    """Return a function for a Panel that draws how long a vector each head adds to a word.
 
     Args: added (H, T, C), weights (H, T, S).
     """

@@ -82,7 +82,7 @@ def use_module(
 ) -> Any:
     """Build a learner's module, give it these weights and biases in turn, and run it.
 
-    Gradients go to the weights and biases, but for those that the module excludes from learning.
+    Gradients go to the weights and biases, except those that the module excludes from learning.
     """
     if getattr(cls, "__init__", None) is nn.Module.__init__:
         raise ValueError("there is no __init__: write it with two underscores on both sides")
@@ -116,7 +116,7 @@ def _computes_with_its_own(
     num_heads: int,
     *parameters: Tensor,
 ) -> tuple[str, str] | None:
-    """Find parameters beside the four Linears that change the result each time they are drawn."""
+    """Find parameters besides the four Linears that change the result each time they are drawn."""
     module = cls(x.size(-1), num_heads)
     if {name for name, _ in module.named_parameters()} <= {*PARAMETERS}:
         return None

@@ -39,7 +39,7 @@ def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
-    """Return an additive mask, and False where nothing is wrong with it but its dtype."""
+    """Return an additive mask, and False if only its dtype is wrong."""
     result = in_two_axes(answer, mask, dtype)
     target = in_two_axes(_additive, mask)
     differs = isinstance(result, Tensor) and result.dtype != dtype
@@ -143,7 +143,7 @@ def _leaks_near(start: Tensor, x: Tensor) -> Tensor:
 
 
 def _leaks_at(sentence: int, channel: int, x: Tensor) -> Tensor:
-    """Let tokens depend on earlier ones in one channel of one sentence alone."""
+    """Let tokens depend on earlier ones in only one channel of one sentence."""
     out = x.clone()
     out[sentence:, :, channel:] = x[sentence:, :, channel:].cumsum(1)
     return out

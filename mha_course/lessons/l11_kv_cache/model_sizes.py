@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mha_course.caching import kv_cache_bytes
 
 FLOAT16 = 2  # bytes of a number in float16 and bfloat16
-ROTARY = 64  # numbers of DeepSeek-V3's cache that carry positions, and are keys alone
+ROTARY = 64  # numbers of DeepSeek-V3's cache that carry positions, and are only keys
 
 
 class Published(NamedTuple):

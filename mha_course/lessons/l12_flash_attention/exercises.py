@@ -403,7 +403,7 @@ MISTAKES = [
 
 
 def in_three_axes(answer: Callable[..., Any], scores: Tensor, size: int) -> Any:
-    """Return maxima and sums as (B, H, T), where scores may be (T, S).
+    """Return maxima and sums as (B, H, T), also for scores (T, S).
 
     A maximum of -inf gets no gradient: code may give it to any of the keys, which are all alike.
     """

@@ -93,7 +93,7 @@ def attention_overlay(
 
 
 def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
-    """Make so many axes for images of this size, in rows."""
+    """Make a number of axes for images of this size, in rows."""
     columns = min(across, count)
     rows = -(-count // columns)
     width = 10.8 / max(columns, 3)

@@ -77,7 +77,7 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
 
 
 def _columns(order: Tensor) -> Tensor:
-    """Return which column of pixels goes where when the parts stand in this order, (B, width)."""
+    """Return which column of pixels goes where if the parts are in this order, (B, width)."""
     columns = torch.arange(WIDTH, device=order.device).repeat(len(order), 1)
     starts = torch.tensor(STARTS, device=order.device)
     within = torch.arange(PART, device=order.device)

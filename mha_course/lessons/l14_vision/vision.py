@@ -153,7 +153,7 @@ def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = 
 
 
 def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
-    """Return the share of right answers where hidden patches (B, N) are no keys in any layer."""
+    """Return the share of right answers if hidden patches (B, N) are not keys in any layer."""
     seen = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
     return accuracy(model, pictures, seen[:, None, None])
 
@@ -170,7 +170,7 @@ def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
 
 
 def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
-    """Bring a tensor to the device on which a model has its numbers."""
+    """Bring a tensor to a model's device."""
     devices = (parameter.device for parameter in model.parameters())
     return tensor.to(next(devices, tensor.device))
 

@@ -52,7 +52,7 @@ def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
 
 
 def _only_the_newest(model: Any, ids: Tensor, steps: int) -> Tensor:
-    """Read all words once, and from then on the newest alone."""
+    """Read all words once, and from then on only the newest."""
     newest = ids
     for _ in range(steps):
         newest = model(newest)[:, -1].argmax(-1, keepdim=True)
@@ -126,7 +126,7 @@ def _redrawing(
 
 
 def _guarded_by_its_sum(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-    """Divide p - q by its sum, which is 0 but for rounding, where that is above 0."""
+    """Divide p - q by its sum, which is 0 except for rounding, if that is above 0."""
     rest = p - q
     return uniform < p[draft] / q[draft], rest / rest.sum() if rest.sum() > 0 else p
 

@@ -60,7 +60,7 @@ class SamplingLab(Lab):
         """
         with torch.no_grad():
             logits = self._model(self._read[start])[:, -1]  # (1, V)
-        # greedy is the likeliest word alone, at any temperature
+        # greedy is only the likeliest word, at any temperature
         chances = next_token_probabilities(logits, temperature or 1.0, top_k if temperature else 1)
         best = chances[0].topk(SHOWN)
         names = [WORDS[number] for number in best.indices.tolist()]

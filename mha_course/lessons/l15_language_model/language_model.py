@@ -24,7 +24,7 @@ Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to the logits of the word a
 
 
 class SeesAhead(CausalLanguageModel):
-    """The same model without its causal mask, to show what becomes of it. Do not use it."""
+    """The same model without its causal mask, to show what happens to it. Do not use it."""
 
     def forward(self, ids: Tensor, caches: object = None) -> Tensor:
         """Map ids (B, S) to logits (B, S, V); each position sees even the word it has to guess."""
@@ -88,7 +88,7 @@ def training_texts(seed: int) -> list[Sentence]:
 
 
 def uniform(ids: Tensor) -> Tensor:
-    """Hold every word, and <end>, for equally likely: logits (B, S, V)."""
+    """Make every word, and <end>, equally likely: logits (B, S, V)."""
     logits = torch.zeros(*ids.shape, len(WORDS), device=ids.device)
     logits[..., [PAD, START]] = -torch.inf
     return logits

@@ -12,7 +12,7 @@ from mha_course.errors import require
 
 
 def recognise(words: Sequence[str]) -> Sentence | None:
-    """Return the sentence that these words are, or None where the grammar cannot make them.
+    """Return the sentence that these words are, or None if the grammar cannot make them.
 
     >>> recognise("the old king left the busy bees because he was late".split()).kind
     'because_subject'
@@ -32,7 +32,7 @@ def count_right(texts: Iterable[Sequence[str]]) -> int:
 
 
 def nats(words: Sequence[str], split: str) -> float:
-    """Return -ln P of a sentence, when ``sentences`` draws from a split; inf where it cannot.
+    """Return -ln P of a sentence, when ``sentences`` draws from a split; inf if it cannot.
 
     Every choice is uniform: its kind, its pair of nouns, and the slots that its template has.
 
@@ -63,5 +63,5 @@ def _noun_pairs(split: str) -> frozenset[tuple[str, ...]]:
 
 
 def _standing(options: Sequence[str], words: Sequence[str]) -> str:
-    """Return the option whose words are among these, or any one where there is no such slot."""
+    """Return the option whose words are among these, or any one if there is no such slot."""
     return next((option for option in options if set(option.split()) <= set(words)), options[0])

@@ -41,9 +41,9 @@ def names_of_tokens(places: Tensor) -> list[str]:
 
 
 def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Figure, str]]:
-    """Return what draws the query token's weights in both heads of four matrices, for a Panel.
+    """Return a function for a Panel that draws the query token's weights in both heads.
 
-    Args: builder returns the matrices for a d, or None where it is not written yet.
+    Args: builder returns the matrices for a d, or None if it is not written yet.
     """
 
     def draw(d: int) -> tuple[Figure, str]:
@@ -54,7 +54,7 @@ def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Fig
         q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in (w_q, w_k))
         weights = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token
         heads = lesson.heads_of(w_q, w_k, w_v, w_o, d)
-        does = "; ".join(lesson.in_words(number, head) for number, head in enumerate(heads))
+        does = ", and ".join(lesson.in_words(number, head) for number, head in enumerate(heads))
         panels = {f"head {h}: weights of the query token": weights[h] for h in range(2)}
         figure = plots.token_bars(panels, names_of_tokens(places), highlight="ab")
         return figure, f"In {owner} matrices {does}."

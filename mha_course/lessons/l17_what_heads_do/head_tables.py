@@ -180,7 +180,7 @@ def accuracy_lost(
 ) -> Tensor:  # fmt: skip
     """Return which part of the guesses is lost without each set of heads, (relations, sets).
 
-    Args: ablated are the sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone;
+    Args: ablated are the sets of heads; ``[[head] for head in all_heads(model)]`` tries each one;
         means as for ``ablate_heads``.
     """
     intact = accuracies(model, texts, relations)

@@ -45,7 +45,7 @@ def to_half_split(weight: Tensor, num_heads: int) -> Tensor:
 
 
 def with_state(answer: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
-    """Pass the four tensors on by their names in a file; x alone is to get a gradient."""
+    """Pass the four tensors on by their names in a file; only x gets a gradient."""
     *stored, num_heads = rest
     state = {name: tensor.detach() for name, tensor in zip(STORED, stored, strict=True)}
     return answer(x, state, num_heads)
@@ -85,7 +85,7 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
 
 
 def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
-    """Return to_half_split that exchanges two axes of the cut rows, in which the heads may lie
+    """Return to_half_split that exchanges two axes of the cut rows, in which the heads may be
     elsewhere.
     """
 

@@ -1,6 +1,6 @@
 """Small models of many families, with random numbers, in which an attention function can be tried.
 
-Axes: B texts or images, S tokens, C width, N tokens that are no padding.
+Axes: B texts or images, S tokens, C width, N tokens that are not padding.
 """
 
 from __future__ import annotations

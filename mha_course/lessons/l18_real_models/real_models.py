@@ -64,7 +64,7 @@ PUBLISHED = {
 
 
 class Checkpoint:
-    """A folder with a model and its tokenizer; small where it is one of the course's own."""
+    """A folder with a model and its tokenizer; small if it is one of the course's own."""
 
     def __init__(self, folder: Path, *, small: bool, device: Device = "cpu") -> None:
         self.folder = folder

@@ -36,7 +36,7 @@ from mha_course.lessons.l18_real_models import real_models
 from mha_course.models import seeded, train
 from mha_course.positions import sinusoidal_encoding
 
-# END stands before each text, as in training GPT-2 and SmolLM2
+# END comes before each text, as in training GPT-2 and SmolLM2
 END = "<|endoftext|>"
 PAD = "[PAD]"
 MASK = "[MASK]"

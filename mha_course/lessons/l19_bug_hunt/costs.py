@@ -125,7 +125,7 @@ def _in_use(model: LanguageModel, ids: Tensor) -> Tensor:
 
 
 def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
-    """Return the mean over all next words of ids (B, S), in batches; None where it is NaN."""
+    """Return the mean over all next words of ids (B, S), in batches; None if it is NaN."""
     batches = ids.split(BATCH)
     asked = [(batch[:, 1:] != PAD).sum() for batch in batches]
     total = sum(loss(batch) * count for batch, count in zip(batches, asked, strict=True)) / sum(

@@ -127,7 +127,7 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
     """Return twelve cases: for seed 0 those of the lesson, else drawn, one to three without a
     mistake, at most one of them a black box.
 
-    Raises: ShapeError for a seed that is no whole number from 0.
+    Raises: ShapeError for a seed that is not a whole number from 0.
     """
     valid = type(seed) is int and seed >= 0
     require(valid, "seed", "it draws a sheet", expected="0, 1, 2, …", got=repr(seed))
@@ -339,14 +339,14 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
 
 @cache
 def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
-    """Return whether a probe finds this mistake with any other beside it."""
+    """Return whether a probe finds this mistake together with any other."""
     own = {*methods(name)}
     others = [other for other in SINGLE if own.isdisjoint(methods(other))]
     return all(_read(Case(0, 0, (name, other), sizes), call).finds for other in others)
 
 
 def _told(suspect: Case) -> list[str]:
-    """Say which probes tell, the first three with their numbers."""
+    """Say which probes find it, the first three with their numbers."""
     found = telling(suspect)
     lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*found.items()][:3]]
     if more := [f"`{name}`" for name in found][3:]:
@@ -483,7 +483,7 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
 
 
 def _accuses(found: Any) -> bool:
-    """Return whether a number is not 0 but for rounding, or whether anything else is true."""
+    """Return whether a number is not 0 up to rounding, or whether anything else is true."""
     if isinstance(found, Reading):
         return found.finds
     if isinstance(found, torch.Tensor):

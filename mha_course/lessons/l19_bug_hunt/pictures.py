@@ -50,7 +50,7 @@ def runs(panels: Mapping[str, Mapping[str, Sequence[float | None]]], best: str) 
     """Draw the losses of several runs as dots, a row for each name, and behind them all a band from
     the lowest to the highest of the best one.
 
-    Args: panels have the runs of the same names, None where there is no number.
+    Args: panels have the runs of the same names, None for those without a number.
     """
     figure = new_figure(9.6, 4.6)
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]

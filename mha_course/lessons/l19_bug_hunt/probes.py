@@ -121,7 +121,7 @@ def right(module: CausalAttention) -> CausalAttention:
 
 
 def difference(one: Tensor, other: Tensor) -> float:
-    """Return by how much two tensors of one shape differ at most; NaN where a number is NaN."""
+    """Return by how much two tensors of one shape differ at most; NaN if a number is NaN."""
     return (one - other).detach().abs().amax().item()
 
 

@@ -51,7 +51,7 @@ class TensorInfo:
     elements: Elements = ()  # the elements that it was picked from, the last first
 
     def learn(self, axes: Axes, names: AxisNamer) -> None:
-        """Name the axes of a parameter by what it is used for, where they have no name yet."""
+        """Name the axes of a parameter by what it is used for, if they have no name yet."""
         if set(self.labels) == {"?"} and len(axes) == len(self.labels):
             self.axes = axes
             self.labels = tuple(map(names.label, axes))

@@ -108,7 +108,7 @@ def _concatenated_tokens(
     if not tokens:
         return unknown(size)
     if len(tokens) == len(along):
-        own = {*labels} <= names.reserved and labels[-1] != "T"  # new ones stand last in a cache
+        own = {*labels} <= names.reserved and labels[-1] != "T"  # new ones come last in a cache
         cache = (heads and not own) or "S" not in names.reserved
         joined = "S" if cache else "+".join(labels)
         names.tokens.add(joined)

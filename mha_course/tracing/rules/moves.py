@@ -110,11 +110,11 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     if len(block) == 1:
         return names.parts(block[0], tuple(sizes)), None
     tidied = names.merge_parts(block)
-    if len(tidied) < len(block):  # what was put together is no part of one of the axes
+    if len(tidied) < len(block):  # what was put together is not part of one of the axes
         axis_of = dict(pairs)
         return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
     permuted = sorted(factor.size for factor in block) == sorted(sizes)
-    if not permuted and sizes[0] % block[0].size == 0:  # what stands before the others stays whole
+    if not permuted and sizes[0] % block[0].size == 0:  # what comes before the others stays whole
         inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
         if not cut and (len(block) == 2 or block[-1].name != "H"):  # heads are seldom divided
             return [(block[0], *inner[0]), *inner[1:]], None

@@ -107,7 +107,7 @@ def check_added(call: OpCall) -> None:
 
 
 def _first_table(table: Tensor) -> Tensor | None:
-    """Return the first matrix (T, S) of a tensor, or None where a triangle is not looked for."""
+    """Return the first matrix (T, S) of a tensor, or None if no triangle is looked for."""
     if table.dim() < 2 or table.is_meta or type(table) not in PLAIN:
         return None
     queries, keys = table.shape[-2:]

@@ -37,7 +37,7 @@ SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
 
 
 class Cut(NamedTuple):
-    """Factors that a reshape mixed: the boundaries of the new axes do not lie on theirs."""
+    """Factors that a reshape mixed: the boundaries of the new axes are not on theirs."""
 
     factors: list[Factor]
     axes: list[int]  # of which input axis each factor was
@@ -90,7 +90,7 @@ def of_softmax(name: str, labels: Sequence[str], keys: str) -> Remark:
 
 
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark | None:
-    """Name the mistake behind a reshape, to so many axes, that does not keep to the old ones.
+    """Name the mistake behind a reshape, to a number of axes, that does not keep to the old ones.
 
     Args: ``free``, whether a Linear made these numbers, whose order it then may choose.
     """
@@ -150,7 +150,7 @@ def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
 
 
 def _index_of_heads(cut: Cut) -> int | None:
-    """Return where the heads stand, or the width that they are in, or q, k and v in one."""
+    """Return where the heads are, or the width that they are in, or q, k and v in one."""
     for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position

@@ -29,7 +29,7 @@ def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
     """Choose a control for each parameter of a function by its name; ``sentence`` and ``mask`` are
     where two start.
 
-    Raises: ShapeError if a parameter is no control and has no default.
+    Raises: ShapeError if a parameter is not a control and has no default.
     """
     expected = "def recompute(temperature): …"
     got = type(function).__name__

@@ -49,8 +49,8 @@ def _quoted(word: str) -> str:
 
 
 def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | Figure:
-    """Draw the sentence with its arcs, and below it up to 16 heads of the layer; or one head where
-    numbers are no weights or tokens are many.
+    """Draw the sentence with its arcs, and below it up to 16 heads of the layer; or one head if
+    numbers are not weights or tokens are many.
     """
     R, H, T, S = maps.shape
     matrices = maps.numbers[layer]
@@ -76,7 +76,7 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
-    """Name a map: head 3, layer 1, head 3, or this head, where there is only one."""
+    """Name a map: head 3, layer 1, head 3, or this head, if there is only one."""
     numbered_head = f"head {slot}" if slot < maps.num_heads else average
     head = numbered_head if maps.num_heads > 1 else "this head"
     return f"{maps.rows[layer]}, {head}" if maps.rows[layer] else head

@@ -100,7 +100,7 @@ class Lab(CourseWidget):
         return {"panels": list(self._panels), "text": self.text}
 
     def _whole(self, name: str, sent: Any) -> Any:
-        """Return all of a list that was dragged: None in it stands for what stays as it is."""
+        """Return all of a list that was dragged: None in it means unchanged."""
         before = self.values[name]
         if not (isinstance(sent, list) and isinstance(before, list) and len(sent) == len(before)):
             return sent

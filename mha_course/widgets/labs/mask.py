@@ -167,7 +167,7 @@ def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
 
 
 def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str) -> str:
-    """Count what may be seen, and say what the rows do that see nothing."""
+    """Count the visible keys, and say what happens to rows that see nothing."""
     size = len(tokens)
     blind = [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()]
     counted = f"{int(allowed.sum())} of {size * size} pairs may attend."

@@ -70,7 +70,7 @@ def matrix(
 
     Args:
         scale: by default the one that the numbers have, with weights from 0 to 1.
-        size: big or small. Names stand beside a big one only.
+        size: big or small. Only a big one has names.
         more: ``paint``, the control that its cells are; ``on`` and ``off``, the words for 1 and 0;
             ``color``, which marks its title; ``group``, the title above all small ones;
             ``margin``, pixels to keep free at the right and below. The rest is for a lesson's own.
@@ -146,7 +146,7 @@ def shares(
 ) -> Panel:
     """Describe bars that are cut into parts, one in a row.
 
-    A row is a dict of ``name``, ``numbers`` that stand before the bar, ``parts``, each with a name,
+    A row is a dict of ``name``, ``numbers`` before the bar, ``parts``, each with a name,
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
     are the words above the columns. With ``bare`` the sizes of parts are seen, not written.
     """

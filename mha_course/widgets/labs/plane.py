@@ -74,7 +74,7 @@ class PlaneLab(Lab):
     def _rotated(
         self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return a matrix and its arrows; one that was dragged sets its angle and stretch."""
+        """Return a matrix and its arrows; an arrow that was dragged sets its angle and stretch."""
         angle = values[f"{name}_turn"]
         stretch = values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
@@ -147,7 +147,7 @@ class PlaneLab(Lab):
 
 
 def rotation(angle: float, stretch: float) -> Tensor:
-    """Return the matrix (2, 2) that rotates by so many degrees, counter-clockwise, and stretches.
+    """Return the matrix (2, 2) that rotates by degrees, counter-clockwise, and stretches.
 
     >>> (rotation(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
     [0.0, 2.0]

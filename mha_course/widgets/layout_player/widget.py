@@ -94,7 +94,7 @@ def _cells(owners: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
 def _odd(
     owners: list[cells.Owner], meant: list[cells.Owner], axes: tuple[str, ...]
 ) -> tuple[list[int], str]:
-    """Return the elements that are not what their axes say, and in words what came together."""
+    """Return the elements that are not what their axes say, and what was mixed, in words."""
     pairs = list(zip(owners, meant, strict=True))
     odd = [
         i
@@ -164,7 +164,7 @@ def _became(step: Step, before: cells.Tensor) -> str:
 
 
 def _call(trace: Trace, step: Step) -> str:
-    """Return a call as its line has it, or with its shape where the line is ambiguous."""
+    """Return a call as its line has it, or with its shape if the line is ambiguous."""
     inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
     calls = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
     place = (step.source, step.lineno, step.op)

@@ -42,7 +42,7 @@ class ShapeTracer(Player):
 
 
 def sentence(trace: Trace) -> str:
-    """Say how many steps lead from what to what, and what became of the memory."""
+    """Say how many steps lead from what to what, and what happened to the memory."""
     if not trace.steps:
         return f"{trace.summary()}."
     number, _, memory = trace.summary().partition(": ")
@@ -53,7 +53,7 @@ def sentence(trace: Trace) -> str:
 
 
 def payload(trace: Trace) -> dict[str, Any]:
-    """Return what the browser draws from."""
+    """Return the data that the browser draws."""
     return {
         "last": len(trace.steps) - 1,
         "steps": [_step(step) for step in trace.steps],

@@ -32,7 +32,7 @@ class Sizes(NamedTuple):
     """Heights, and the y of what has a height of its own."""
 
     height: int
-    top: int  # y of the scores and all that stands beside them
+    top: int  # y of the scores and everything next to them
     side: int  # of the scores
     keys: int
     values: int
@@ -51,14 +51,14 @@ class ScenePlan:
     colours (ramps).
 
     What ``shows`` names is the stage with which a thing is seen; ``head`` is whose it is. A stroke
-    without a width is filled. A text that comes ``after`` another one stands at its end.
+    without a width is filled. A text that comes ``after`` another one begins at its end.
 
     Args:
         tokens: S words.
         H, D: how many heads, and how many numbers each has.
         x: whether there is an x to draw.
         masked: whether something is hidden.
-        yours: the stages that a learner's function made, where it did not make all.
+        yours: the stages that a learner's function made, if it did not make all.
     """
 
     def __init__(
@@ -325,7 +325,7 @@ def _svg(path: Path) -> str:
 
 
 def _boxes(part: Part, followed: int | None = None) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix stands, and its rows and columns: one head
+    """Return where each head's part of a matrix is, and its rows and columns: one head
     unfolded between the others, or all alike in one block.
     """
     bands = part["bands"]
