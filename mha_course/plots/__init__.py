@@ -9,7 +9,7 @@ a caption that says the same.
 from mha_course.colours import ACCENT, BAR, INK, QUIET
 from mha_course.plots.arcs import frame_row, sentence_arcs
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, token_bars
-from mha_course.plots.diagrams import Matrix, pipeline, product, show_stage
+from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
     Listing,
     fold_out,
@@ -35,6 +35,6 @@ __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
     "fold_out", "frame_row", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
     "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
-    "product", "results", "sentence_arcs", "show", "show_stage", "strongest", "svg", "token_bars",
+    "product", "results", "sentence_arcs", "show", "strongest", "svg", "token_bars",
     "unregistered",
 ]  # fmt: skip

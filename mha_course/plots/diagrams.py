@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from mha_course.colours import ACCENT, INK, ON_COLOR, QUIET, STREAMS, axis_colour
-from mha_course.errors import require
-from mha_course.plots.figures import LARGE, SMALL, TEXT, TITLE, new_figure, show
+from mha_course.plots.figures import LARGE, SMALL, TEXT, TITLE, new_figure
 
 Point = tuple[float, float]
 STAGES = (
@@ -59,19 +58,20 @@ def arrow(
     ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", **line, **style})
 
 
-def pipeline(*highlight: str, ax: Axes | None = None) -> Axes:
-    """Draw the steps of multi-head attention, those in highlight (names of STAGES) in colour.
+def pipeline(*, ax: Axes | None = None) -> Axes:
+    """Draw the steps of multi-head attention.
 
     q and k meet in the scaling; v goes past it and past the softmax, to the weighted sum; a mask
     enters before the softmax.
     """
-    names = [name for name, _ in STAGES]
-    unknown = ", ".join(sorted(set(highlight) - set(names)))
-    rule = "highlight must name steps"
-    require(not unknown, "pipeline", rule, expected=", ".join(names), got=unknown)
     ax = ax or new_figure(11, 1.75).subplots()
     for number, (name, formula) in enumerate(STAGES):
-        _draw_step(ax, number, name, formula, name in highlight)
+        bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
+        box(ax, (number * STEP, bottom), BOX, 1.0 - bottom, color=QUIET)
+        x = number * STEP + BOX / 2
+        y = (bottom + 1.0) / 2
+        ax.text(x, y + 0.1, f"{number + 1} {name}", fontsize=TEXT, **CENTRED)
+        ax.text(x, y - 0.12, formula, fontsize=SMALL, **CENTRED)
     starts = [number * STEP + BOX for number in range(len(STAGES))]  # of arrows
     for stream, height, last in (("q", 0.86, 2), ("k", 0.68, 2), ("v", 0.36, 4)):
         style: dict[str, Any] = {"color": STREAMS[stream], "width": 2.0}
@@ -92,24 +92,6 @@ def pipeline(*highlight: str, ax: Axes | None = None) -> Axes:
     ax.set(xlim=(-0.65, starts[5] + 0.85), ylim=(0.1, 1.32))
     ax.axis("off")
     return ax
-
-
-def show_stage(*names: str) -> None:
-    """Show the steps of multi-head attention with these in colour, and say which they are."""
-    steps = [f"step {n} of 6, {name}" for n, (name, _) in enumerate(STAGES, 1) if name in names]
-    show(pipeline(*names), f"In colour: {'; '.join(steps)}.")
-
-
-def _draw_step(ax: Axes, number: int, name: str, formula: str, highlighted: bool) -> None:
-    bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
-    left = number * STEP
-    box(ax, (left, bottom), BOX, 1.0 - bottom, color=ACCENT if highlighted else QUIET)
-    x = left + BOX / 2
-    y = (bottom + 1.0) / 2
-    weight = "bold" if highlighted else "normal"
-    look = CENTRED | {"color": ON_COLOR if highlighted else INK}
-    ax.text(x, y + 0.1, f"{number + 1} {name}", size=TEXT, weight=weight, **look)
-    ax.text(x, y - 0.12, formula, fontsize=SMALL, **look)
 
 
 class Matrix(NamedTuple):

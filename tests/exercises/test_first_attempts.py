@@ -506,6 +506,7 @@ SAID = [
         "draws random numbers, as a new nn.Linear does"),
     ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Use the ones you "
                                                                      "are given"),
+    ("self_attention", lambda x, *w: nn.Linear(24, 6)(x), "Use the ones you are given"),
     ("self_attention", asked_in_a_hurry, "x comes first"),
     ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "wrote the sizes of the "
                                                                      "lesson"),

@@ -206,9 +206,6 @@ def test_a_grid_of_more_tokens_is_not_made_of_more_parts(draw):
         (lambda: plots.heatmap(np.ones((5, 5)), mask=torch.ones(5, 5)),
          "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), "
          "got float32 (5, 5)"),
-        (lambda: plots.pipeline("hope"),
-         "pipeline: highlight must name steps. expected projection, head splitting, scaling, "
-         "softmax, weighted sum, concatenation, got hope"),
         (lambda: plots.token_bars({"one": [1, 2]}, WORDS),
          "bars: queries must name every row. expected 2 names, got 5 names"),
     ],
@@ -227,9 +224,3 @@ def test_bars_show_each_panel_and_light_the_chosen():
     assert widths == [[1, -2], [0, 3]]
     colours = {bar.get_facecolor() for bar in figure.axes[0].patches}
     assert len(colours) == 2
-
-
-def test_steps_are_lit_by_name():
-    colours = [patch.get_facecolor() for patch in plots.pipeline("scaling").patches]
-    assert [colour == colours[2] for colour in colours] == [False, False, True, False, False, False]
-    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[0]] * 6

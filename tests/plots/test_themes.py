@@ -18,7 +18,7 @@ from mha_course.plots import figures
 
 NUMBERS = torch.linspace(-2, 2, 36).view(6, 6)
 PICTURES = {
-    "pipeline": lambda: plots.pipeline("scaling"),
+    "pipeline": plots.pipeline,
     "bars": lambda: plots.bars([1, -2], ["it", "cat"], highlight=["it"], unit="weight"),
     "product": lambda: plots.product(
         plots.Matrix("q", 5, 6, ("T", "D")),

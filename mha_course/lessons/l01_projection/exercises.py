@@ -140,7 +140,7 @@ MISTAKES = [
         "/new-linear",
         stage="repeat",
         crashes="same dtype, but got Double and Float",
-        only=("project", "project_qkv"),
+        only=("project", "project_qkv", "self_attention"),
     ),
     mistake(
         "elementwise-product/projection",

@@ -272,9 +272,6 @@ EXERCISES = [
         "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
         "x @ w_qkv.T is (B, S, 3C), q, k, v and the context are (B, H, S, D), and the merged "
         "heads (B, S, C). The call scales the scores itself. Pass is_causal by its name.",
-        line="q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
-        "context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
-        "return merge_heads(context) @ w_o.T  # (B, S, C)",
         special_cases=[
             ("", _fused_inputs),
             ("It was called with is_causal=True.", lambda: (*_fused_inputs(), True)),

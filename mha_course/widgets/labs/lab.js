@@ -111,7 +111,7 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
     (text) => {
       setText(trouble, text && `⚠ ${text}`);
       trouble.hidden = !text;
-      sentence.hidden = Boolean(text); // it is about the picture that stays, not about what was chosen
+      sentence.hidden = Boolean(text); // it describes the picture that stays
     },
     compute,
   );
