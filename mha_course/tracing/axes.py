@@ -185,9 +185,6 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
         self.labels: dict[Axis, str] = {}
-        self.finals: dict[tuple[Axis, ...], tuple[str, ...]] = {}  # once the call has ended
-        # The names of a Linear's output by its width. H and D may become known during the call.
-        self.widths: dict[tuple[int, int], dict[int, Axis]] = {}
         # Factors that only looked like a head's width and were then used as one.
         self.confirmed: set[Factor] = set()
         # The axes that a factor without a name was added to or multiplied with, and its final name.
@@ -221,17 +218,14 @@ class AxisNamer:
 
     def linear_output(self, size: int) -> Axis:
         """Name the output of a Linear by its width."""
-        known = (self.sizes.get("H", 0), self.sizes.get("D", 0))
-        if known not in self.widths:
-            self.widths[known] = self._widths(*known)
-        axis = self.widths[known].get(size)
+        axis = self._axes_by_width().get(size)
         if axis is None:
             return (unique(size, Origin.LINEAR),)
         name = axis[0].name if len(axis) == 1 else ""
         return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
-    def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
-        full = self.sizes.get("C", 0)
+    def _axes_by_width(self) -> dict[int, Axis]:  # what is entered later wins
+        full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
 
         def several(number: int, name: str, size: int) -> Axis:
             return (Factor(f"{number}*{name}", number * size, origin=Origin.LINEAR),)
@@ -468,12 +462,6 @@ class AxisNamer:
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        key = tuple(axes)
-        if key not in self.finals:
-            self.finals[key] = self._written(axes)
-        return self.finals[key]
-
-    def _written(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         factors = [factor for axis in axes for factor in axis]
         unsure = [f for f in factors if f.name == "?" or self.is_unconfirmed((f,))]
         if unsure:

@@ -20,10 +20,9 @@ from mha_course.op_counter import OpCounter
 from mha_course.torch_internals import Args, Kwargs
 from mha_course.tracing import notes
 from mha_course.tracing.axes import Axes, AxisNamer, Size, keep_matching, size_of, unknown
-from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, op_name
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import numbers, warnings
-from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
+from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, op_name, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.creation import CREATION
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
@@ -43,6 +42,15 @@ RULES: dict[str, Rule] = {
 }
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 PRODUCTS = {*CONTRACTIONS, *KERNELS}
+_MOVES = """
+    contiguous clone cat concat concatenate stack repeat tile repeat_interleave to reshape flatten
+    ravel flip roll index_select getitem gather take_along_dim type reshape_as setitem float double
+    half bfloat16 cpu cuda embedding take copy_ long int short bool type_as tensor new_tensor
+    asarray resolve_conj deepcopy hstack vstack dstack column_stack masked_select
+"""
+MOVES = set(_MOVES.split())
+# These copy because it was written.
+EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 # The scale of what was normalised: of length 1, its products have no spread that grows with D.

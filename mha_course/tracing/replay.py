@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 LIMIT = 400_000  # numbers that are followed one by one
-_known: dict[tuple[Any, ...], list[Placement]] = {}  # of views that were followed before
 REORDERED = -1  # the stride of an axis in another order
 
 
@@ -51,27 +50,16 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
-def of_views(rerun: Rerun, shape: Sequence[int], *call: Any) -> list[Placement]:
-    """Follow a view by its strides, on a tensor that has the shape only.
-
-    Args: ``call``, what tells this call from others, so that it is run once for all of its kind.
-    """
-    key = (*shape, "of", *map(_hashable, call))
-    if not call or key not in _known:
-        places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
-        made = [(out, zip(out.stride(), out.shape, strict=True)) for out in rerun(places)]
-        _known[key] = [
-            Placement(int(x.storage_offset()), [[Dim(*p)] for p in ps]) for x, ps in made
-        ]
-    return _known[key]
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_hashable, value))
-    if isinstance(value, slice):
-        return repr(value)
-    return int(value) if isinstance(value, int) else value
+def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
+    """Follow a view by its strides, on a tensor that has the shape only."""
+    places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
+    return [
+        Placement(
+            int(out.storage_offset()),
+            [[Dim(stride, size)] for stride, size in zip(out.stride(), out.shape, strict=True)],
+        )
+        for out in rerun(places)
+    ]
 
 
 def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:

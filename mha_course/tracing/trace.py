@@ -14,7 +14,7 @@ each function of torch a rule says where the factors go. Follow them through one
    H = 4 this leaves D = 6, and from here on the axis C is the product of the factors H and D
    (``axes.py``). Without ``axes=``, ``guess.py`` reads the sizes that modules declare.
 2. **The call** (``recorder.py``). Torch reports each function that runs. The recorder looks up its
-   name (``dispatch.py``), the line and the variable (``source_lines.py``), copies and FLOPs
+   name (``rules/call.py``), the line and the variable (``source_lines.py``), copies and FLOPs
    (``mha_course/op_counter.py``). Then it asks the function's rule for the axes of the result.
 3. **project** (``rules/contraction.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
    have put these numbers in any order: how to read them is left open until they are used.

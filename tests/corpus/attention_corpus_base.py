@@ -12,9 +12,6 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
-
-from mha_course.attention import attention, merge_heads, split_heads
 
 SIZES = {
     "different": {"B": 2, "S": 5, "C": 24, "H": 4},  # D = 6: no two alike
@@ -24,26 +21,20 @@ SIZES = {
     "one_item": {"B": 1, "S": 5, "C": 24, "H": 4},
 }
 PATCHES = (4, 8)  # rows and columns of the picture that is cut into windows
-_FACTORS = {"q": 0, "k": 1, "v": 2, "o": 3, "up": 4, "down": 5}
+_FACTORS = {"q": 0, "k": 1, "v": 2, "o": 3}
 
 
 class Problem:
     """Seeded float64 inputs and layers of one size; biases are not zero.
 
-    ``x`` (B, S, C) is the sequence, ``target`` (B, T, C) another one whose queries look at x,
-    ``token``
-    (B, 1, C) the next one. ``q k v o`` are Linears of width C, ``qkv`` the first three on top of
-    one another.
+    ``x`` (B, S, C) is the sequence, ``token`` (B, 1, C) the next one. ``q k v o`` are Linears of
+    width C, ``qkv`` the first three on top of one another.
     """
 
-    def __init__(self, B: int, S: int, C: int, H: int, layer: int = 0) -> None:
+    def __init__(self, B: int, S: int, C: int, H: int) -> None:
         self.B, self.S, self.C, self.H, self.D = B, S, C, H, C // H
-        self.T = S + 2 if S > 4 else S
         self.H_kv = max(H // 2, 1)
-        self.layer = layer
-        self.x, self.target, self.token = (
-            self.draw(B, n, C, seed=i) for i, n in enumerate((S, self.T, 1))
-        )
+        self.x, self.token = self.draw(B, S, C), self.draw(B, 1, C, seed=2)
         self.later = torch.ones(S, S, dtype=torch.bool).triu(1)  # True = hidden
         lengths = torch.tensor([S - 1 - i % 3 for i in range(B)])
         self.keep = torch.arange(S) < lengths[:, None]  # (B, S), True = may be seen
@@ -52,21 +43,18 @@ class Problem:
         """Make the Linears of these names when they are first asked for."""
         if name not in (*_FACTORS, "qkv"):
             raise AttributeError(name)
-        self.__dict__[name] = (
-            self.linear(*name) if name in ("q", "k", "v", "o", "qkv") else self.linear(name)
-        )
+        self.__dict__[name] = self.linear(*name)
         return self.__dict__[name]
 
     def draw(self, *shape, seed=0):
-        generator = torch.Generator().manual_seed(1000 * self.layer + seed)
+        generator = torch.Generator().manual_seed(seed)
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     def linear(self, *names, rows=slice(None), layout=None):
         """Return the Linears of these names as one, with rows in the order of ``layout``."""
-        inputs = 4 * self.C if names == ("down",) else self.C
-        width = 4 * self.C if names == ("up",) else self.C
+        width = self.C
         weight = torch.cat(
-            [1.5 * self.draw(width, inputs, seed=10 + _FACTORS[n]) / inputs**0.5 for n in names]
+            [1.5 * self.draw(width, width, seed=10 + _FACTORS[n]) / width**0.5 for n in names]
         )
         shift = torch.cat([self.draw(width, seed=20 + _FACTORS[n]) for n in names])
         if layout:
@@ -76,21 +64,9 @@ class Problem:
                 .permute(["3HD".index(a) for a in layout])
             )
             weight, shift = weight[order.flatten()], shift[order.flatten()]
-        layer = nn.Linear(inputs, len(shift[rows]), dtype=torch.float64)
+        layer = nn.Linear(width, len(shift[rows]), dtype=torch.float64)
         layer.load_state_dict({"weight": weight[rows], "bias": shift[rows]})
         return layer
-
-    def norm(self, number):
-        layer, scale = (
-            nn.LayerNorm(self.C, dtype=torch.float64),
-            1 + self.draw(self.C, seed=30 + number) / 4,
-        )
-        layer.load_state_dict({"weight": scale, "bias": self.draw(self.C, seed=40 + number)})
-        return layer
-
-    def second(self):
-        """Return a problem of the same size with other weights, for a second layer."""
-        return Problem(self.B, self.S, self.C, self.H, layer=self.layer + 1)
 
 
 @dataclass(frozen=True)
@@ -202,44 +178,6 @@ def case(build, axes, sizes, expect, args=lambda p: (p.x,), **rest):
     return Case(name, make, axes, sizes, expect, **rest)
 
 
-@torch.no_grad()
-def attend(
-    p,
-    x=None,
-    memory=None,
-    *,
-    keep=None,
-    causal=False,
-    bias=None,
-    kv_heads=None,
-    turn=None,
-    scale=None,
-):
-    """Return attention with the Linears of p, by the reference or PyTorch's kernel."""
-    x = p.x if x is None else x
-    memory = x if memory is None else memory
-    q, k, v = (split_heads(layer(t), p.H) for layer, t in ((p.q, x), (p.k, memory), (p.v, memory)))
-    if kv_heads:  # query head h looks at the head h // (H / kv_heads)
-        chosen = [h * kv_heads // p.H for h in range(p.H)]
-        k, v = k[:, chosen], v[:, chosen]
-    if turn:
-        q, k = turn(q), turn(k)
-    if causal:
-        keep = torch.ones(x.size(1), memory.size(1), dtype=torch.bool).tril()
-    if bias is None and scale is None:
-        context, _ = attention(q, k, v, keep)
-    else:
-        bias = torch.zeros((), dtype=x.dtype) if bias is None else bias
-        bias = bias if keep is None else bias.masked_fill(~keep, -torch.inf)
-        context = F.scaled_dot_product_attention(
-            q, k, v, bias.expand(p.B, p.H, *bias.shape[-2:]), scale=scale
-        )
-    return p.o(merge_heads(context))
-
-
-causal = partial(attend, causal=True)
-
-
 def apart(p, linear, x):
     """Project and split as it should be: (B, H, S, D)."""
     return linear(x).view(x.size(0), -1, p.H, p.D).transpose(1, 2)
@@ -259,25 +197,3 @@ def finish(p, q, k, v, hidden=None):
 
 def sequence_first(p):
     return (p.x.transpose(0, 1).contiguous(),)
-
-
-@torch.no_grad()
-def fill_attention(module, p):
-    """Give PyTorch's module the weights of p."""
-    module.in_proj_weight.copy_(p.qkv.weight)
-    module.in_proj_bias.copy_(p.qkv.bias)
-    module.out_proj.load_state_dict(p.o.state_dict())
-
-
-def torch_decoder_layer(p):
-    """Return PyTorch's decoder layer with the weights of p and p.second()."""
-    layer = nn.TransformerDecoderLayer(
-        p.C, p.H, 4 * p.C, batch_first=True, dtype=torch.float64
-    ).eval()
-    fill_attention(layer.self_attn, p)
-    fill_attention(layer.multihead_attn, p.second())
-    layer.linear1.load_state_dict(p.up.state_dict())
-    layer.linear2.load_state_dict(p.down.state_dict())
-    for number in range(3):
-        getattr(layer, f"norm{number + 1}").load_state_dict(p.norm(number).state_dict())
-    return layer

@@ -1,52 +1,19 @@
-"""Right attention: two sequences, blocks and models, windows, block by block."""
+"""Right attention: models of pictures, windows, and block by block."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
 from __future__ import annotations
 
-import math
-
 import torch
 from attention_corpus_base import PATCHES
 from attention_corpus_right import right
 from torch import nn
-from torch.nn import functional as F
 
-# Two sequences, blocks, models
+# A class token
 
 
 def learned_query(p):
     return nn.Parameter(p.draw(1, 1, p.C, seed=60))
-
-
-@right(
-    {
-        "q": "B|? H 1|T|? D",
-        "k": "B H S D",
-        "scores": "B H 1|T|? S",
-        "context": "B H 1|T|? D",
-        "merged": "B 1|T|? C",
-        "out": "B C",
-    },
-    storage={"q": "view", "k": "view"},
-)
-class AttentionPooling(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.query, self.num_heads = learned_query(p), p.H
-        self.q, self.kv, self.proj = p.linear("q"), p.linear("k", "v"), p.linear("o")
-
-    def forward(self, x):
-        B, N, C = x.shape
-        latent = self.query.expand(B, -1, -1)
-        q = self.q(latent).reshape(B, 1, self.num_heads, -1).transpose(1, 2)
-        k, v = self.kv(x).reshape(B, N, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        scores = (q * q.size(-1) ** -0.5) @ k.transpose(-2, -1)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(B, 1, C)
-        out = self.proj(merged).squeeze(1)
-        return out
 
 
 class Mixer(nn.Module):
@@ -65,50 +32,6 @@ class Mixer(nn.Module):
         merged = context.transpose(1, 2).reshape(B, S, C)
         out = self.proj(merged)
         return out
-
-
-@right(
-    {
-        "own": "B H T *",
-        "seen": "B H T S",
-        "weights": "B H T S",
-        "context": "B H T D",
-        "merged": "B T C",
-        "x": "B T C",
-    },
-    axes={"x": "B T C", "memory": "B S C"},
-    args=lambda p: (p.target, p.x),
-)
-class DecoderBlock(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.H, self.D, other = p.H, p.D, p.second()
-        self.self_attention = nn.ModuleList(p.linear(n) for n in ("q", "k", "v", "o"))
-        self.cross_attention = nn.ModuleList(other.linear(n) for n in ("q", "k", "v", "o"))
-        self.norms = nn.ModuleList(p.norm(i) for i in range(3))
-        self.feed_forward = nn.Sequential(p.linear("up"), nn.ReLU(), p.linear("down"))
-
-    def split(self, x):
-        return x.view(x.size(0), -1, self.H, self.D).transpose(1, 2)
-
-    def mix(self, scores, v, project):
-        weights = F.softmax(scores, dim=-1)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(v.size(0), -1, self.H * self.D)
-        return project(merged)
-
-    def forward(self, x, memory):
-        wq, wk, wv, wo = self.self_attention
-        q, k, v = self.split(wq(x)), self.split(wk(x)), self.split(wv(x))
-        later = torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1)
-        own = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.D)
-        x = self.norms[0](x + self.mix(own.masked_fill(later, -1e9), v, wo))
-        wq, wk, wv, wo = self.cross_attention
-        q, k, v = self.split(wq(x)), self.split(wk(memory)), self.split(wv(memory))
-        seen = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.D)
-        x = self.norms[1](x + self.mix(seen, v, wo))
-        x = self.norms[2](x + self.feed_forward(x))
-        return x
 
 
 ONE_MORE = "S|S+1|1+S|?"

@@ -52,16 +52,6 @@ def folded_without_transpose(p, x):
     return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
 
 
-@wrong(
-    "view-without-transpose", also=("merge-without-transpose", "never-transposed"), where=("qkv",)
-)
-def fused_reshaped_to_the_final_order(p, x):
-    B, N, C = x.shape
-    qkv = p.qkv(x).reshape(3, B, p.H, N, C // p.H)
-    q, k, v = qkv.unbind(0)
-    return p.o(together(p, mix(q, k, v)))
-
-
 # heads-innermost. With H = D the sizes of the split are those of the right one; only the permute
 # after it is odd.
 INNERMOST = {
@@ -112,18 +102,6 @@ FOLD = {
     **dict.fromkeys(("one_head", "one_item"), "right"),
     **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed"),
 }
-
-
-@wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
-def folded_by_head_unfolded_by_sentence(p, x):
-    q, k, v = (
-        f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D)
-        for f in (p.q, p.k, p.v)
-    )
-    context = mix(q, k, v)
-    unfolded = context.view(p.B, p.H, p.S, p.D)
-    merged = unfolded.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-    return p.o(merged)
 
 
 @wrong(

@@ -70,18 +70,6 @@ def masks_made_beside_a_cache(z, draw):
     return step, draw(z.B, z.S, z.C), draw(z.B, z.H, z.P, z.D)
 
 
-@program(("B*H T S", "B"), "B", "H", rows="B*H*T S", lengths="B*H*T", mask="B*H*T S")
-def lengths_repeated_for_all_rows(z, draw):
-    def masked(scores, lengths):
-        lengths = lengths.repeat_interleave(z.H, dim=0).repeat_interleave(scores.shape[1])
-        rows = scores.reshape(-1, scores.shape[-1])
-        mask = torch.arange(rows.size(1))[None, :] < lengths[:, None]
-        rows[~mask] = -1e9
-        return rows.softmax(-1)
-
-    return masked, draw(z.B * z.H, z.P, z.S), torch.ones(z.B)
-
-
 @program("B T C", q="B H T D", q_nope="B T H D_nope", q_rope="B T H D_rope", latent="B T kv_rank",
     k_rope="B T D_rope",
          k_nope="B T H D_nope", v="B T H D_v", scores="B H T S", out="B T H D_v")  # fmt: skip

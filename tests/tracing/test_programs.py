@@ -47,39 +47,13 @@ RIGHT = {
     ),
     "tokens_mixed": (lambda x: x + linear(D)(x.mT).mT, "B S C", {"S": D}),
     "as_many_tokens_as_the_width_mixed": (lambda x: x + linear(C)(x.mT).mT, "B S C", {"S": C}),
-    "as_many_words_as_the_width": lambda x: linear()(x) + x,
     "positions_by_another_name": (lambda x, positions: x + positions, "B S C,P C", {"P": S}),
-    "one_sentence_and_one_head": (
-        of_heads(lambda q, k, v: merge((q @ k.mT).softmax(-1) @ v), 1),
-        "B S C",
-        {"B": 1, "H": 1},
-    ),
     "kernels_without_softmax": of_heads(
         lambda q, k, v: merge((F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v))
     ),
-    "padding_where_all_sizes_are_alike": (
-        of_heads(
-            lambda q, k, v, keep: merge(
-                (q @ k.mT).masked_fill(keep[:, None, None, :] < 0, -1e9).softmax(-1) @ v
-            ),
-            4,
-        ),
-        "B S C,B S",
-        SQUARE,
-    ),
     "keys_times_queries": of_heads(lambda q, k, v: merge((k @ q.mT).softmax(-2).mT @ v)),
-    "chunks_of_tokens_for_a_loop": (
-        of_heads(
-            lambda q, k, v: merge(
-                torch.cat([(part @ k.mT).softmax(-1) @ v for part in q.chunk(3, dim=2)], 2)
-            )
-        ),
-        "B S C",
-        {"S": C},
-    ),
 }
 WRONG = {
-    "batch_first_forgotten_in_a_layer": lambda x: nn.TransformerEncoderLayer(C, H, 9)(x),  # noqa: PLW0108  made inside
     "picture_viewed_as_tokens": (lambda x: linear()(x.view(B, 24, C)), "B C Y X", {}),
     "patches_without_permute": (
         lambda x: x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4),
@@ -95,9 +69,6 @@ WRONG = {
     ),
     "kernel_on_tokens_before_heads": lambda x: F.scaled_dot_product_attention(
         *(linear()(x).unflatten(-1, (H, D)) for _ in range(3))
-    ),
-    "einsum_sums_over_queries": of_heads(
-        lambda q, k, v: torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)
     ),
     "keys_times_queries_turned_late": of_heads(lambda q, k, v: (k @ q.mT).softmax(-1).mT @ v),
     "cache_joined_along_the_batch": (
@@ -156,31 +127,10 @@ def program(table, axes="B S C", **sizes):
 
 
 @program(RIGHT, axes="B N C,B M C", N=5, M=7)
-def matches_both_ways(a, b):
-    scores = a @ b.mT
-    return scores.softmax(1) * scores.softmax(2)
-
-
-@program(RIGHT)
-def sinkhorn(x):
-    q, k, v = qkv(x)
-    scores = q @ k.mT
-    for _ in range(2):
-        scores = scores.log_softmax(-2).log_softmax(-1)
-    return merge(scores.exp() @ v)
-
-
-@program(RIGHT, axes="B N C,B M C", N=5, M=7)
 def both_ways(a, b):
     q, k, v, w = split(linear()(a)), split(linear()(b)), split(linear()(a)), split(linear()(b))
     scores = q @ k.mT
     return merge(scores.softmax(-1) @ w), merge(scores.mT.softmax(-1) @ v)
-
-
-@program(RIGHT)
-def a_pointer_after_heads(x):
-    x = merge(F.scaled_dot_product_attention(*qkv(x)))
-    return (linear()(x) @ linear()(x).mT).softmax(-1)
 
 
 @program(RIGHT)
@@ -193,12 +143,6 @@ def width_read_as_d_h(x):
 def relative_shift(q, positions):
     scores = F.pad(torch.einsum("bhtd,hrd->bhtr", q, positions), (1, 0))
     return scores.view(B, H, 2 * S, S)[:, :, 1:].view(B, H, S, 2 * S - 1)[..., :S]
-
-
-@program(RIGHT, axes="B H T D,H R D", T=S, R=2 * S - 1)
-def relative_shift_with_a_column_of_zeros(q, positions):
-    scores = torch.cat([q.new_zeros(B, H, S, 1), q @ positions.mT], -1)
-    return scores.view(B, H, 2 * S, S)[:, :, 1:].view(B, H, S, 2 * S - 1)
 
 
 @program(RIGHT)
@@ -219,24 +163,11 @@ def rows_and_columns(x):
     return along_y.permute(0, 2, 1, 3) + along_x
 
 
-@program(RIGHT, axes="B F N C", F=3, N=5)
-def time_then_space(x):
-    time = x.transpose(1, 2)
-    x = x + ((time @ time.mT).softmax(-1) @ time).transpose(1, 2)
-    return x + (x @ x.mT).softmax(-1) @ x
-
-
 @program(RIGHT, axes="B C Y X")
 def pixels_as_keys(x):
     q, k, v = (nn.Conv2d(C, C, 1)(x).flatten(2) for _ in range(3))
     weights = (q.mT @ k).softmax(-1)
     return x + (v @ weights.mT).view(x.shape)
-
-
-@program(RIGHT)
-def one_gated_head(x):
-    q, k, v = linear(C, 5)(x), linear(C, 5)(x), linear(C, 2 * C)(x)
-    return linear(2 * C, C)(linear(C, 2 * C)(x) * ((q @ k.mT).relu() ** 2 @ v))
 
 
 @program(RIGHT)
@@ -288,13 +219,6 @@ def tokens_mixed_by_two_layers(x):
 @program(RIGHT, S=C)
 def weights_made_by_a_linear(x):
     return linear()(x).softmax(-1) @ x
-
-
-@program(RIGHT)
-def values_of_twice_the_width_and_a_gate(x):
-    q, k, _ = qkv(x)
-    v, gate = split(linear(C, 2 * C)(x)), linear(C, 2 * C)(x)
-    return linear(2 * C, C)(merge((q @ k.mT).softmax(-1) @ v) * gate)
 
 
 @program(RIGHT, axes="B Y X C,B S C")

@@ -8,12 +8,20 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from mha_course.torch_internals import OpOverload, OpOverloadPacket
 from mha_course.tracing.axes import FEATURES, Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
 
 PIECE = "piece of step"  # the label of an Element that is one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
+NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
+RENAMED = {  # operators, without the underscores and the i of those that work in place
+    "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div", "mod": "remainder",
+    "floordiv": "floor_divide", "rfloordiv": "floor_divide", "rpow": "pow", "rsub": "sub",
+    "invert": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "rand": "bitwise_and", "ror": "bitwise_or", "iter": "unbind",
+}  # fmt: skip
 
 
 class Element(NamedTuple):
@@ -106,12 +114,6 @@ class OpCall:
         one_by_one = [value for value in self.args[position:] if isinstance(value, int)] or [given]
         return one_by_one if isinstance(given, int) else list(given)
 
-    def dims(self, value: Any, rank: int) -> list[int]:
-        """Return dims counted from the front; None is all of them."""
-        if value is None:
-            return list(range(rank))
-        return [dim % rank for dim in ([value] if isinstance(value, int) else value)]
-
     def broadcast(self, left: Axis, right: Axis) -> Axis:
         """Name an axis of two broadcast tensors; warn where only the sizes agree."""
         known, differs = self.names.unify(left, right)
@@ -149,6 +151,21 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
         elif isinstance(item, (list, tuple, dict)):
             tensors += tensors_in(item.values() if isinstance(item, dict) else item)
     return tensors
+
+
+def op_name(func: Callable[..., Any]) -> str:
+    """Return torch's name for a call; an operator of one's own is named mine::double."""
+    name: str = getattr(func, "__name__", type(func).__name__)
+    if type(func) in (OpOverload, OpOverloadPacket):
+        space, name = str(func).split(".")[:2]
+        return name if space in NAMESPACES else f"{space}::{name}"
+    if name == "__get__":
+        return str(getattr(getattr(func, "__self__", None), "__name__", name))
+    if not name.startswith("__"):
+        return "sub" if name == "rsub" else name
+    word = name.strip("_")
+    in_place = word.startswith("i") and word not in RENAMED
+    return f"{RENAMED.get(word[1:], word[1:])}_" if in_place else RENAMED.get(word, word)
 
 
 Rule = Callable[[OpCall], Sequence[Axes]]

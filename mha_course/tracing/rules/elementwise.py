@@ -58,7 +58,7 @@ def stored(call: OpCall) -> list[Axes]:
     value = call.info(target)
     if value.stage in SCORES:
         call.results[0].stage = "masked_scores"
-    elif value.stage == "weights":
+    elif value.stage == "weights" and not isinstance(call.args[2], Tensor):
         numbers.check_masked_weights(call, value)
     align_mask(call, key, axes)
     keys = keys_of(key, len(axes))
@@ -150,7 +150,9 @@ def reduced(call: OpCall) -> list[Axes]:
     given = call.arg(1, "dim", "axis")
     if isinstance(given, Tensor):  # max(a, b)
         return like(call)
-    dims = call.dims(given, x.dim())
+    every = range(x.dim())
+    listed = given if isinstance(given, (tuple, list)) else [given]
+    dims = every if given is None else [every[dim] for dim in listed]
     gone = [call.names.label(value.axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(value.axes) if dim not in dims]
     if call.op in ("mean", "sum"):

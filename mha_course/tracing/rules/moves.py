@@ -177,9 +177,7 @@ def view(call: OpCall) -> list[Axes]:
     if call.func is functional.unfold:
         return rearrange(call)
     axes = call.axes(call.first())  # its shape may have changed in place
-    alone = len(call.tensors) == 1
-    kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
-    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes)), *kind))
+    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes))))
 
 
 def expand(call: OpCall) -> list[Axes]:
@@ -281,7 +279,7 @@ def getitem(call: OpCall) -> list[Axes]:
             width = key.dim() if is_bool(key) else 1
             plain += [slice(None)] * width
             gone |= set(range(place, place + width))
-    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)), "[]", plain)
+    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)))
     (named,) = _named(call, axes, moved, unseen)
     out = [axis for n, axis in enumerate(named) if n not in gone]
     if advanced:  # one gives its own axes, several give unknown ones
