@@ -213,6 +213,8 @@ def test_steps_are_one_pass_in_its_stages(draw):
     assert torch.equal(steps.masked_scores.isneginf(), ~mask.expand(B, H, S, S))
     assert torch.allclose(steps.context, torch.einsum("bhts,bhsd->bhtd", weights, steps.v))
     assert torch.equal(steps.merged, merge_heads(steps.context))
+    with pytest.raises(AttributeError):
+        steps.out = x  # what is shown of a pass stays as it was
     assert torch.allclose(out, F.linear(steps.merged, mha.out_proj.weight, mha.out_proj.bias))
 
 
