@@ -80,7 +80,7 @@ def test_grouped_equals_torchs_kernel():
 
 
 def test_converted_heads_are_means_of_their_group():
-    assert caching.GroupedQueryAttention(C, H, 2).k_proj.bias is not None  # as in MultiHeadAttention
+    assert caching.GroupedQueryAttention(C, H, 2).k_proj.bias is not None
     for bias, groups in itertools.product((True, False), GROUPS):
         mha, x = reference(bias).eval(), numbers(B, S, C)
         module = caching.GroupedQueryAttention.from_multi_head(mha, groups)
