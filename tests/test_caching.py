@@ -80,6 +80,7 @@ def test_grouped_equals_torchs_kernel():
 
 
 def test_converted_heads_are_means_of_their_group():
+    assert caching.GroupedQueryAttention(C, H, 2).k_proj.bias is not None
     for bias, groups in itertools.product((True, False), GROUPS):
         mha, x = reference(bias).eval(), numbers(B, S, C)
         module = caching.GroupedQueryAttention.from_multi_head(mha, groups)
@@ -196,6 +197,8 @@ ERRORS = {
         lambda: caching.gather_pages(K[0], torch.tensor([1, 0]), 2),
     "gather_pages: table must have 1 axes. expected (n), got (1, 2)":
         lambda: caching.gather_pages(K, torch.tensor([[1, 0]]), 2),
+    "gather_pages: length must be a whole number. expected length >= 0, got length=-1":
+        lambda: caching.gather_pages(K, torch.tensor([1, 0]), -1),
     "gather_pages: a text must fit into its pages. expected length <= n N = 6, got length=7":
         lambda: caching.gather_pages(K, torch.tensor([1, 0]), 7),
     "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":

@@ -16,14 +16,20 @@ def one_line(x):
     return x  # require(nothing)
 
 
-def several_lines(x, y=0):
+def several_lines(
+    x,
+    y=0,
+):
     """Add two numbers, in a docstring of three lines
     whose opening takes two, and say "so" in it.
 
     Args: x and y.
     """
     # a comment that stays
-    _require_both(x, y)
+    _require_both(
+        x,
+        y,
+    )
     if x:
         errors.require_int("several_lines", "y", y)
         text = """not a

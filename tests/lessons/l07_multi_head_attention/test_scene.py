@@ -247,10 +247,7 @@ def interrupt():
         (fail, "your function: ValueError: no heads"),
         (interrupt, "your function was interrupted"),
         (lambda: None, "your function returns nothing yet (None)"),
-        (
-            lambda: (torch.zeros(1, 5, 8), torch.zeros(1, 4, 5, 5)),
-            "your function returned something else: out",
-        ),
+        (lambda: torch.zeros(2, 1, 4, 5, 5).unbind(), "your function returned something else: out"),
         (lambda: 3, "your function: recompute: it must return two tensors"),
     ],
 )
