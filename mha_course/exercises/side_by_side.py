@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.colours import DIFFERS, INK
+from mha_course.colours import DIFFERS, INK, SIGNED
 from mha_course.markup import table
 
 _TABLE = "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0"
+# The colours of the signed palette halfway to its ends, on which words in ink are read well.
+_NEGATIVE, _POSITIVE = SIGNED[1], SIGNED[3]
+_NAN = "#b8bcc4"
 _FRAME = f";border:2px solid {DIFFERS};font-weight:bold"
 
 
@@ -50,11 +53,11 @@ def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
 
 
 def _shade(value: float, largest: float) -> str:
-    """Return the style of a cell: blue is positive, orange negative, grey NaN."""
-    style = f"color:{INK};padding:1px 5px;text-align:right;"
-    if math.isnan(value):
-        return f"{style}background:#b8bcc4"
-    share = min(abs(value) / largest, 1.0)
-    base = (124, 192, 236) if value >= 0 else (242, 176, 74)
-    red, green, blue = (round(255 - share * (255 - channel)) for channel in base)
-    return f"{style}background:rgb({red},{green},{blue})"
+    """Return the style of a cell, in the colours of the signed maps; NaN is grey."""
+    colour = _NAN
+    if not math.isnan(value):
+        share = min(abs(value) / largest, 1.0)
+        full = bytes.fromhex((_POSITIVE if value >= 0 else _NEGATIVE)[1:])
+        red, green, blue = (round(255 - share * (255 - channel)) for channel in full)
+        colour = f"rgb({red},{green},{blue})"
+    return f"color:{INK};padding:1px 5px;text-align:right;background:{colour}"
