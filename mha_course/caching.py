@@ -132,7 +132,7 @@ class KVCache:
         errors.require_float("KVCache.append", {"k": k, "v": v})
         errors.require_shape("KVCache.append", "k", k, dict.fromkeys("BGTD"))
         errors.require_shape("KVCache.append", "v", v, dict(zip("BGTD", k.shape, strict=True)))
-        new = k.size(2)
+        added = k.size(2)
         if self.k is not None and self.v is not None:
             batch, heads, _, width = self.k.shape
             errors.require_float("KVCache.append", {"the cache": self.k, "k": k})
@@ -141,7 +141,7 @@ class KVCache:
             # A new tensor each time: those returned before are needed for gradients, and stay.
             k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)  # (B, G, S, D)
         self.k, self.v = k, v
-        self.length += new
+        self.length += added
         return k, v
 
     @property

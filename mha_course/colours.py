@@ -95,6 +95,6 @@ def css_variables() -> str:
     shared = ":is(.mha-picture, .mha-card)"
     rules = [(f":where({shared})", variables), (f":where({DARK_PAGE} {shared})", on_dark)]
     return "".join(
-        f"{selector} {{ {' '.join(f'--{name}: {value};' for name, value in each.items())} }}\n"
-        for selector, each in rules
+        f"{selector} {{ {' '.join(f'--{name}: {value};' for name, value in colors.items())} }}\n"
+        for selector, colors in rules
     )

@@ -48,9 +48,9 @@ def require_words(place: str, words: Sequence[str], allowed: Collection[str], na
     unknown = [cut(word, 24) for word in words if word not in allowed]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(allowed)} words that can be read"
-        near = ", ".join(difflib.get_close_matches(unknown[0].lower(), allowed, n=3, cutoff=0.5))
+        similar = ", ".join(difflib.get_close_matches(unknown[0].lower(), allowed, n=3, cutoff=0.5))
         got = ", ".join(map(repr, unknown))
-        raise SentenceError(place, rule, expected=f"words of {named}", got=got, fix=near or None)
+        raise SentenceError(place, rule, expected=f"words of {named}", got=got, fix=similar or None)
     if not words:
         rule = "a sentence needs at least one word"
         raise SentenceError(place, rule, expected=f"words of {named}", got="an empty sentence")
@@ -86,11 +86,11 @@ def require_multiple(
     require_int(place, name, value)
     if value % divisor:
         below = value - value % divisor
-        near = " or ".join(str(n) for n in (below, below + divisor) if n > 0)
+        multiples = " or ".join(str(n) for n in (below, below + divisor) if n > 0)
         rule = f"{name} must be a multiple of {divisor_name}"
         expected = f"{name} % {divisor_name} == 0"
         got = f"{name}={value}, {divisor_name}={divisor}"
-        fix = fix or f"{name}={near}"
+        fix = fix or f"{name}={multiples}"
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
 
 

@@ -200,11 +200,11 @@ def _require_additive(place: str, mask: Tensor) -> None:
     require_tensor(place, "mask", mask)
     rule = "an additive mask must be floating point"
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
-    others = mask[(mask != 0) & ~mask.isneginf()]
-    if others.numel():
+    finite = mask[(mask != 0) & ~mask.isneginf()]
+    if finite.numel():
         rule = "an additive mask must hold only 0 and -inf"
         expected = "0 = may attend, -inf = hidden"
-        got = f"{others[0].item():g} too"
+        got = f"{finite[0].item():g} too"
         # A bias of the scores (ALiBi) is no mask: only very low numbers alone are meant as -inf.
-        fix = "mask.masked_fill(mask < -1e4, -math.inf)" if bool((others < -1e4).all()) else None
+        fix = "mask.masked_fill(mask < -1e4, -math.inf)" if bool((finite < -1e4).all()) else None
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)

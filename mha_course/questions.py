@@ -152,13 +152,15 @@ def all_questions() -> tuple[LessonQuestions, ...]:
 @cache
 def page_questions() -> Mapping[str, Question]:
     """Return the questions that pages ask by their ids. Raises: ShapeError."""
-    return {name: each for lesson in all_questions() for name, each in lesson.page.items()}
+    return {name: question for lesson in all_questions() for name, question in lesson.page.items()}
 
 
 @cache
 def review_questions() -> Mapping[str, Question]:
     """Return the questions that reviews ask by their ids. Raises: ShapeError."""
-    return {name: each for lesson in all_questions() for name, each in lesson.review.items()}
+    return {
+        name: question for lesson in all_questions() for name, question in lesson.review.items()
+    }
 
 
 def histories(content: Mapping[str, Any]) -> dict[str, History]:
@@ -214,8 +216,8 @@ def due(content: Mapping[str, Any], now: float) -> list[str]:
 
 def predicted(content: Mapping[str, Any]) -> set[str]:
     """Return the predictions that were answered, of those that are kept."""
-    kept = content.get("predicted")
-    return {each for each in kept if isinstance(each, str)} if isinstance(kept, list) else set()
+    names = content.get("predicted")
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
 
 
 def due_line(file: Path, now: float) -> str:

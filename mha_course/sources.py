@@ -22,7 +22,7 @@ def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) ->
     Args: opening keeps the first paragraph of each docstring; checks keeps the checks.
     """
     lines = inspect.getsource(obj).splitlines()
-    kept = dict(enumerate(lines, start=1))
+    numbered = dict(enumerate(lines, start=1))
     for body in _bodies(_parsed(obj)):
         texts = [statement for statement in body if _is_text(statement)]
         dropped = texts + [s for s in body if not checks and _only_checks(s)]
@@ -30,10 +30,10 @@ def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) ->
             continue
         for statement in dropped:
             for number in _numbers(statement):
-                del kept[number]
+                del numbered[number]
         for text in texts if opening else ():
-            kept |= _opening(text, lines)
-    return "\n".join(kept[number] for number in sorted(kept)) + "\n"
+            numbered |= _opening(text, lines)
+    return "\n".join(numbered[number] for number in sorted(numbered)) + "\n"
 
 
 def plain_body(function: Callable[..., Any]) -> str:
@@ -52,15 +52,15 @@ def with_imports(obj: Source) -> str:
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
             place = node.module if isinstance(node, ast.ImportFrom) else ""
             imported[alias.asname or alias.name] = (place, ast.unparse(alias))
-    wanted: dict[str | None, list[str]] = {"": []}
+    imports_from: dict[str | None, list[str]] = {"": []}
     for name in sorted({*looked_up(source)} - {obj.__name__}):
         if name in imported:
             place, text = imported[name]
-            wanted.setdefault(place, []).append(text)
+            imports_from.setdefault(place, []).append(text)
         elif hasattr(module, name):
-            wanted.setdefault(obj.__module__, []).append(name)
-    lines = [f"import {name}" for name in wanted.pop("")]
-    lines += [f"from {place} import {', '.join(names)}" for place, names in wanted.items()]
+            imports_from.setdefault(obj.__module__, []).append(name)
+    lines = [f"import {name}" for name in imports_from.pop("")]
+    lines += [f"from {place} import {', '.join(names)}" for place, names in imports_from.items()]
     return "\n".join([*lines, "", "", source] if lines else [source])
 
 

@@ -178,14 +178,14 @@ class SplitCombine(Variant):
 
     def forward(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map Q (B, T, C), K and V (B, S, C) to out (B, T, C)."""
-        seen = None if mask is None else mask != 0
+        allowed = None if mask is None else mask != 0
         require_module_inputs(
-            "SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, seen
+            "SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, allowed
         )
         q = self.split_heads(self.W_q(Q))  # (B, H, T, D)
         k = self.split_heads(self.W_k(K))  # (B, H, S, D)
         v = self.split_heads(self.W_v(V))  # (B, H, S, D)
-        context, _ = self.scaled_dot_product_attention(q, k, v, seen)  # (B, H, T, D)
+        context, _ = self.scaled_dot_product_attention(q, k, v, allowed)  # (B, H, T, D)
         return self.W_o(self.combine_heads(context))
 
 
@@ -286,9 +286,9 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         "add_bias_kv": module.bias_k is not None,
         "add_zero_attn": module.add_zero_attn,
     }
-    more = " and ".join(name for name, present in extras.items() if present)
+    unsupported = " and ".join(name for name, present in extras.items() if present)
     rule = "the module has parts the reference lacks"
-    require(not more, "from_torch", rule, expected="a plain module", got=more)
+    require(not unsupported, "from_torch", rule, expected="a plain module", got=unsupported)
     state: dict[str, Tensor] = {
         f"out_proj.{kind}": parameter for kind, parameter in module.out_proj.named_parameters()
     }

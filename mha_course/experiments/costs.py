@@ -82,18 +82,18 @@ class _Memory(DispatchMode):
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
         """Take note of what went in, which weighs nothing if it is new, and of what came out."""
-        self.note(tree_leaves((args, kwargs)), made=False)
-        self.note(tree_leaves(out), made=True)
+        self.note(tree_leaves((args, kwargs)), is_new=False)
+        self.note(tree_leaves(out), is_new=True)
         self.peak = max(self.peak, self.now)
 
-    def note(self, leaves: Iterable[Any], made: bool) -> None:
+    def note(self, leaves: Iterable[Any], is_new: bool) -> None:
         for tensor in leaves:
             if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
                 continue
             key = storage_key(tensor)
             storage = tensor.untyped_storage()
             if key not in self.storages:
-                size = storage.nbytes() if made else 0
+                size = storage.nbytes() if is_new else 0
                 self.now += size
                 # Only a weak reference: the meter must not keep alive what it measures.
                 self.storages[key] = weakref.ref(storage, partial(self.forget, key, size))

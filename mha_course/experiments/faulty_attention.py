@@ -338,7 +338,7 @@ def listing(reference: type[nn.Module], *edits: Edit, init: bool = False) -> str
     Args: init keeps ``__init__``.
     """
     text = _edited(reference, edits)
-    lines, shown = text.splitlines(), ["class Attention(nn.Module):"]
+    lines, source = text.splitlines(), ["class Attention(nn.Module):"]
     for function in ast.walk(ast.parse(text)):
         if not isinstance(function, ast.FunctionDef) or (function.name == "__init__" and not init):
             continue
@@ -347,12 +347,12 @@ def listing(reference: type[nn.Module], *edits: Edit, init: bool = False) -> str
         body = function.body[1:] if ast.get_docstring(function) else function.body
         written = lines[body[0].lineno - 1 : function.end_lineno]
         code = [line.partition("  # ")[0].rstrip() for line in written]
-        shown += [
+        source += [
             f"    def {function.name}({ast.unparse(function.args)}):",
             *filter(None, code),
             "",
         ]
-    return "\n".join(shown)
+    return "\n".join(source)
 
 
 def diff(reference: type[nn.Module], *edits: Edit) -> str:

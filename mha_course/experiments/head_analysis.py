@@ -131,12 +131,12 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
             expected = f"expected 0 to {attention.num_heads - 1}"
             raise IndexError(f"ablate_heads: there is no head {head}, {expected}")
         width = attention.out_proj.in_features // attention.num_heads
-        own = slice(head * width, (head + 1) * width)
+        columns = slice(head * width, (head + 1) * width)
         with torch.no_grad():
             if means is not None:
-                mean = means[layer, own].to(attention.out_proj.weight)
-                attention.out_proj.bias.add_(attention.out_proj.weight[:, own] @ mean)
-            attention.out_proj.weight[:, own] = 0.0
+                mean = means[layer, columns].to(attention.out_proj.weight)
+                attention.out_proj.bias.add_(attention.out_proj.weight[:, columns] @ mean)
+            attention.out_proj.weight[:, columns] = 0.0
     return ablated
 
 

@@ -127,8 +127,8 @@ def read(layers: nn.ModuleList, x: Tensor) -> Tensor:
     stream = x
     for layer in layers[:-1]:
         stream = stream + layer(stream, stream)  # (runs, N, S, C)
-    last = layers[-1](stream[:, :, :1], stream)  # of the last layer nothing else is read
-    return (stream - x)[:, :, 0] + last[:, :, 0]
+    added = layers[-1](stream[:, :, :1], stream)  # of the last layer nothing else is read
+    return (stream - x)[:, :, 0] + added[:, :, 0]
 
 
 class Outcome(NamedTuple):

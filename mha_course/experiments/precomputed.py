@@ -32,16 +32,16 @@ class Precomputed(NamedTuple):
 
 def load() -> Precomputed:
     """Return the figures that ship."""
-    parts: dict[str, Any] = {}
-    for name, part in json.loads(PATH.read_text(encoding="utf-8")).items():
-        parts[name] = {int(key) if key.isdigit() else key: part[key] for key in part}
-    return Precomputed(**parts)
+    by_name: dict[str, Any] = {}
+    for name, figures in json.loads(PATH.read_text(encoding="utf-8")).items():
+        by_name[name] = {int(key) if key.isdigit() else key: figures[key] for key in figures}
+    return Precomputed(**by_name)
 
 
 def save(figures: Precomputed) -> None:
     """Keep figures in place of those that ship, one in each line."""
-    parts = []
-    for name, part in figures._asdict().items():
-        rows = [f" {json.dumps(str(key))}: {json.dumps(value)}" for key, value in part.items()]
-        parts.append(f'"{name}": {{\n' + ",\n".join(rows) + "\n}")
-    PATH.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    entries = []
+    for name, series in figures._asdict().items():
+        rows = [f" {json.dumps(str(key))}: {json.dumps(value)}" for key, value in series.items()]
+        entries.append(f'"{name}": {{\n' + ",\n".join(rows) + "\n}")
+    PATH.write_text("{\n" + ",\n".join(entries) + "\n}\n", encoding="utf-8")

@@ -87,7 +87,7 @@ def _layer(attention: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor 
 
     def forward(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
-        attention_mask: Tensor | None = None, scaling: float | None = None, **others: Any,
+        attention_mask: Tensor | None = None, scaling: float | None = None, **options: Any,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         heads, queries, width = query.shape[1:]
         k = repeat_kv(key, heads)  # (B, H, S, D)
@@ -96,7 +96,7 @@ def _layer(attention: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor 
         scale = width**-0.5 if scaling is None else scaling
         q = query * (scale * width**0.5)  # (B, H, T, D)
         mask = None if attention_mask is None else _bool_mask(attention_mask, queries, k.size(2))
-        result = attention(q, k, v, mask, **_extras(module, attention, others))
+        result = attention(q, k, v, mask, **_extras(module, attention, options))
         context, weights = result if isinstance(result, tuple | list) else (result, None)
         sizes = {"B": q.size(0), "H": heads, "T": queries, "E": v.size(3)}
         require_shape(_called(attention), "context", context, sizes)
@@ -116,23 +116,23 @@ def _bool_mask(mask: Tensor, queries: int, keys: int) -> Tensor:
 
 
 def _extras(
-    module: nn.Module, attention: Callable[..., Any], others: dict[str, Any]
+    module: nn.Module, attention: Callable[..., Any], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what a model hands over that changes its attention; refuse what is not taken."""
-    taken = _parameters(attention)
+    accepted = _parameters(attention)
     extras = {}
-    for name, value in others.items():
+    for name, value in options.items():
         matters = name in EXTRAS or (isinstance(value, Tensor) and name != "position_ids")
         if value is None or not matters:
             continue
-        if name not in taken:
-            what = EXTRAS.get(name, f"a tensor “{name}”")
+        if name not in accepted:
+            extra = EXTRAS.get(name, f"a tensor “{name}”")
             called = _called(attention)
             raise ShapeError(
                 type(module).__name__,
-                f"this model has {what}, which {called} does not take",
+                f"this model has {extra}, which {called} does not take",
                 expected=f"a parameter {name}",
-                got=f"{called}({', '.join(taken)})",
+                got=f"{called}({', '.join(accepted)})",
                 fix=f"def {called}(q, k, v, mask=None, {name}=None)",
             )
         extras[name] = value

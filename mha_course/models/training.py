@@ -70,7 +70,7 @@ def train(
             if look and step % every == 0:
                 look(model, step)
             optimizer.zero_grad()
-            value = loss(model, *(part.to(device) for part in batch))
+            value = loss(model, *(tensor.to(device) for tensor in batch))
             value.backward()
             optimizer.step()
             schedule.step()

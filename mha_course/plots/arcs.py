@@ -45,9 +45,9 @@ def sentence_arcs(
     above = _write(ax, queries, TOP - 0.12, colour, {}, row) if two else middles
     for j, weight in sorted(tinted.items(), key=lambda item: item[1]):
         path = _between(above[row], middles[j]) if two else _above(above[row], middles[j])
-        look: dict[str, Any] = {"alpha": 0.3 + 0.6 * min(weight, 1.0), "capstyle": "round"}
+        style: dict[str, Any] = {"alpha": 0.3 + 0.6 * min(weight, 1.0), "capstyle": "round"}
         ax.add_patch(
-            PathPatch(path, fill=False, edgecolor=colour, lw=max(1.0, THICKEST * weight), **look)
+            PathPatch(path, fill=False, edgecolor=colour, lw=max(1.0, THICKEST * weight), **style)
         )
         number: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL, "color": INK}
         ax.text(middles[j], NUMBER, f"{weight:.2f}", **number)

@@ -33,8 +33,8 @@ def bars(
     colors = [ACCENT if name in highlight else BAR for name in names]
     ax.barh(range(len(names)), numbers, color=colors)
     for place in np.flatnonzero(np.isnan(numbers)):  # it has no bar
-        look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
-        ax.annotate("NaN", (0, place), (3, 0), **look)
+        style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        ax.annotate("NaN", (0, place), (3, 0), **style)
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_yticks(range(len(names)), labels, fontsize=SMALL, parse_math=False)
     ax.tick_params(axis="y", length=0)
@@ -115,10 +115,10 @@ def line_panels(*panels: Lines) -> Figure:
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for number, (name, values) in enumerate(panel.lines.items()):
             nth = names.index(name)
-            look = _line_style(nth) | {"linestyle": "--" if nth else "-"}
-            look["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number)
+            style = _line_style(nth) | {"linestyle": "--" if nth else "-"}
+            style["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number)
             numbers = as_array("line_panels", values, ("N",))
-            (drawn[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
+            (drawn[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **style)
         if panel.log_x:
             ax.set_xscale("log", base=2)
             ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
@@ -129,8 +129,8 @@ def line_panels(*panels: Lines) -> Figure:
         ax.set_title(panel.title, loc="left", fontsize=TEXT, fontweight="bold")
         ax.set_xlabel(panel.xlabel)
         sns.despine(ax=ax)
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(names)}
-    figure.legend(drawn.values(), list(drawn), frameon=False, **place)
+    position: dict[str, Any] = {"loc": "outside lower center", "ncols": len(names)}
+    figure.legend(drawn.values(), list(drawn), frameon=False, **position)
     return figure
 
 
@@ -164,8 +164,8 @@ def learning_curves(
         longest = max(longest, len(run))
     for name, level in (levels or {}).items():
         ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (6, 3)), zorder=0)
-        look: dict[str, Any] = {"va": "center", "annotation_clip": False, "fontsize": SMALL}
-        ax.annotate(f"  {name} {level:.2f}", (longest, level), **look)
+        label: dict[str, Any] = {"va": "center", "annotation_clip": False, "fontsize": SMALL}
+        ax.annotate(f"  {name} {level:.2f}", (longest, level), **label)
     ax.set(xlabel="step", ylabel=ylabel, xlim=(0, longest), ylim=(0, None))
     for step, words in (marks or {}).items():
         ax.axvline(step, color=ACCENT, linewidth=2)

@@ -34,11 +34,11 @@ def box(
 
     One without a colour is white with a dashed edge: what it shows does not last.
     """
-    look: dict[str, Any] = {"fc": color, "ec": edge}
+    style: dict[str, Any] = {"fc": color, "ec": edge}
     if not color:
-        look = {"fc": "white", "ec": INK, "linestyle": "--"}
+        style = {"fc": "white", "ec": INK, "linestyle": "--"}
     shape = f"round,pad=0,rounding_size={rounding}"
-    ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, zorder=zorder, **look))
+    ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, zorder=zorder, **style))
     x = corner[0] + width / 2
     y = corner[1] + height / 2
     ink = ON_COLOR if color not in (None, QUIET) else INK
@@ -73,10 +73,10 @@ def pipeline(*, ax: Axes | None = None) -> Axes:
         ax.text(x, y + 0.1, f"{number + 1} {name}", fontsize=TEXT, **CENTRED)
         ax.text(x, y - 0.12, formula, fontsize=SMALL, **CENTRED)
     starts = [number * STEP + BOX for number in range(len(STAGES))]  # of arrows
-    for stream, height, last in (("q", 0.86, 2), ("k", 0.68, 2), ("v", 0.36, 4)):
+    for stream, height, target in (("q", 0.86, 2), ("k", 0.68, 2), ("v", 0.36, 4)):
         style: dict[str, Any] = {"color": STREAMS[stream], "width": 2.0}
         arrow(ax, (starts[0], height), (STEP, height), **style)
-        arrow(ax, (starts[1], height), (last * STEP, height), **style)
+        arrow(ax, (starts[1], height), (target * STEP, height), **style)
         for start in starts[:2]:
             label = CENTRED | {"va": "bottom", "fontsize": SMALL}
             ax.text(start + 0.13, height + 0.04, stream, **label)
@@ -138,7 +138,7 @@ def _draw_matrix(
         (row_axis, matrix.rows, (x, middle), (-15, 0), 90),
         (column_axis, matrix.columns, (centre, top), (0, 15), 0),
     ):
-        look = {"fontsize": TEXT, "rotation": rotation, **CENTRED, "color": ON_COLOR}
-        look["bbox"] = {"boxstyle": "round,pad=0.25", "fc": axis_colour(letter), "ec": "none"}
-        ax.annotate(f"{letter} = {size}", place, offset, textcoords="offset points", **look)
+        style = {"fontsize": TEXT, "rotation": rotation, **CENTRED, "color": ON_COLOR}
+        style["bbox"] = {"boxstyle": "round,pad=0.25", "fc": axis_colour(letter), "ec": "none"}
+        ax.annotate(f"{letter} = {size}", place, offset, textcoords="offset points", **style)
     ax.text(centre, middle, matrix.name, fontsize=TITLE, fontweight="bold", **CENTRED)

@@ -144,8 +144,8 @@ def _themed(text: str, signed: bool) -> str:
     dark = {WHITE_ON_CELL: WHITE_ON_CELL, **on_cell, **paper_and_ink}
     for color in dict.fromkeys(_COLOR.findall(text)):
         dark.setdefault(color, ramp.get(color) or _on_dark(color))
-    changed = {color: other for color, other in dark.items() if color != other}
-    text = _COLOR.sub(lambda it: f"var(--c{it[0][1:]})" if it[0] in changed else it[0], text)
+    changed = {color: paint for color, paint in dark.items() if color != paint}
+    text = _COLOR.sub(lambda m: f"var(--c{m[0][1:]})" if m[0] in changed else m[0], text)
     unchanged = {color: color for color in changed}
     rules = (
         f"svg{{{_variables(unchanged)};fill:var(--c000000)}}"
@@ -162,8 +162,8 @@ def _variables(colors: dict[str, str]) -> str:
 def display_width(data: bytes) -> int:
     """Return the width in which an image of ours is shown, in proportion to its text."""
     if data.startswith(b"<svg"):
-        found = re.search(rb'width="([0-9.]+)pt"', data)
-        return round(float(found[1]) / 72 * 92) if found else 0
+        match = re.search(rb'width="([0-9.]+)pt"', data)
+        return round(float(match[1]) / 72 * 92) if match else 0
     return round(int.from_bytes(data[16:20], "big") / DPI * 92)
 
 
@@ -171,8 +171,8 @@ def image_html(data: bytes, alt: str) -> str:
     """Write an SVG or PNG as HTML, with its alt text."""
     kind = "svg+xml" if data.startswith(b"<svg") else "png"
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    look = f'alt="{escape(alt)}" style="{IMAGE}"'
-    return f'<img width="{display_width(data)}" src="{source}" {look} />'
+    attributes = f'alt="{escape(alt)}" style="{IMAGE}"'
+    return f'<img width="{display_width(data)}" src="{source}" {attributes} />'
 
 
 def figure_html(data: bytes, caption: str) -> str:
@@ -208,12 +208,12 @@ class Listing(NamedTuple):
 
 def listings(*shown: Listing) -> None:
     """Show listings one below the other, each folded, and in it the answer, folded once more."""
-    parts = []
+    blocks = []
     for listing in shown:
         title, find, answer, code = map(escape, listing)
         folded = f"<details><summary>Found it?</summary><p>{answer}</p></details>"
         summary = f"<summary><strong>{title}</strong>. Find: {find}</summary>"
         block = f'<pre style="overflow-x:auto;padding:8px 12px;line-height:1.45">{code}</pre>'
-        parts.append(f'<details style="margin:6px 0">{summary}{block}{folded}</details>')
+        blocks.append(f'<details style="margin:6px 0">{summary}{block}{folded}</details>')
     text = "\n".join(f"{listing.title}. Find: {listing.find}" for listing in shown)
-    show_html("".join(parts), text)
+    show_html("".join(blocks), text)

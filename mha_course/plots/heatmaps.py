@@ -115,9 +115,9 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
     """
     axes_of = ("H", "S", "S")
-    given = [as_named_weights("head_rows", weights, axes_of, names) for weights in rows.values()]
-    layers = [named.numbers for named in given]
-    names = given[0].keys
+    maps = [as_named_weights("head_rows", weights, axes_of, names) for weights in rows.values()]
+    layers = [named.numbers for named in maps]
+    names = maps[0].keys
     across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
@@ -144,12 +144,12 @@ def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = 
     """
     maps = [as_array("heatmap_row", weights, ("T", "S")) for weights in panels.values()]
     scale = stretched(maps)
-    down = math.ceil(len(maps) / 2)
-    figure = new_figure(11, 5.2 * down)
-    axes = figure.subplots(down, 2, squeeze=False).ravel()
+    num_rows = math.ceil(len(maps) / 2)
+    figure = new_figure(11, 5.2 * num_rows)
+    axes = figure.subplots(num_rows, 2, squeeze=False).ravel()
     for ax, title, weights in zip(axes, panels, maps, strict=True):
-        own = mask.get(title) if isinstance(mask, Mapping) else mask
-        heatmap(weights, queries=names, mask=own, title=title, scale=scale, ax=ax)
+        panel_mask = mask.get(title) if isinstance(mask, Mapping) else mask
+        heatmap(weights, queries=names, mask=panel_mask, title=title, scale=scale, ax=ax)
         ax.collections[0].colorbar.remove()  # one for all stands at the right
     figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
     return figure
@@ -160,23 +160,23 @@ def number_tables(
     rows: Sequence[str],
     columns: Sequence[str],
     *,
-    apart: int = 0,
+    group: int = 0,
     unit: str = "",
 ) -> Figure:
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
-    Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as
+    Args: panels maps a title to its numbers (rows, columns); after every ``group`` columns, such as
         those of a layer, there is a gap; unit is the label of the colour bar.
     """
     place = "number_tables"
     letters = ("rows", "columns")
-    given = [as_named_weights(place, panel, letters, rows, columns) for panel in panels.values()]
-    tables = [table.numbers.round(2) + 0.0 for table in given]  # no -0.00
+    named = [as_named_weights(place, panel, letters, rows, columns) for panel in panels.values()]
+    tables = [table.numbers.round(2) + 0.0 for table in named]  # no -0.00
     scale = stretched(tables)
     across = len(panels) if len(columns) <= 5 else 1
-    down = len(panels) // across
-    figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
-    axes = figure.subplots(down, across, squeeze=False).ravel()
+    num_rows = len(panels) // across
+    figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * num_rows)
+    axes = figure.subplots(num_rows, across, squeeze=False).ravel()
     ticks: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
     for ax, title, table in zip(axes, panels, tables, strict=True):
         mesh = _colour_cells(ax, table, scale)
@@ -188,7 +188,7 @@ def number_tables(
         ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, **ticks)
         ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, **ticks)
         ax.tick_params(length=0)
-        for edge in range(apart, len(columns), apart) if apart else ():
+        for edge in range(group, len(columns), group) if group else ():
             ax.axvline(edge, color="white", linewidth=6)
     figure.colorbar(mesh, ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
@@ -210,8 +210,8 @@ def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
 
 def _quoted(word: str) -> str:
     """Return a word as it is in a sentence; punctuation is quoted."""
-    shown = isolate_word(word)
-    return shown if any(map(str.isalnum, word)) else f"“{shown}”"
+    isolated = isolate_word(word)
+    return isolated if any(map(str.isalnum, word)) else f"“{isolated}”"
 
 
 def _title(text: str, width: float) -> str:
@@ -225,9 +225,9 @@ def _colors(scale: Scale) -> dict[str, Any]:
     return {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
 
 
-def _note_on_odd(seen: NDArray[np.float64], side: float) -> str:
+def _note_on_odd(visible: NDArray[np.float64], side: float) -> str:
     """Return what a × means, if there is one."""
-    crossed = side <= WORDY and (np.isnan(seen) | np.isposinf(seen)).any()
+    crossed = side <= WORDY and (np.isnan(visible) | np.isposinf(visible)).any()
     return " (× is no finite number)" if crossed else ""
 
 
@@ -263,9 +263,9 @@ def _write_odd(ax: Axes, matrix: NDArray[np.float64], odd: NDArray[np.bool_], si
     ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
     y, x = np.argwhere(odd).T + 0.5
     if side > WORDY:
-        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
         for column, row, number in zip(x, y, matrix[odd], strict=True):
-            ax.text(column, row, "NaN" if np.isnan(number) else "∞", color=INK, **look)
+            ax.text(column, row, "NaN" if np.isnan(number) else "∞", color=INK, **style)
     else:
         width = min(side / 8, 1.5)
         ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
@@ -273,11 +273,11 @@ def _write_odd(ax: Axes, matrix: NDArray[np.float64], odd: NDArray[np.bool_], si
 
 def _luminance(color: NDArray[np.float64]) -> float:
     """Return the relative luminance of a colour, as WCAG defines it."""
-    parts = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
-    return float(parts[:3] @ (0.2126, 0.7152, 0.0722))
+    linear = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
+    return float(linear[:3] @ (0.2126, 0.7152, 0.0722))
 
 
-def _write_numbers(ax: Axes, mesh: QuadMesh, **look: Any) -> None:
+def _write_numbers(ax: Axes, mesh: QuadMesh, **style: Any) -> None:
     """Write the number of each cell that has one, in the ink that has more contrast."""
     mesh.update_scalarmappable()
     numbers: Any = np.ma.masked_invalid(np.ma.asarray(mesh.get_array()))
@@ -286,23 +286,23 @@ def _write_numbers(ax: Axes, mesh: QuadMesh, **look: Any) -> None:
         light = _luminance(colors[row, column]) > 0.18  # where white and black are equal
         ink = DARK_ON_CELL if light else WHITE_ON_CELL
         words = f"{numbers[row, column]:.2f}"
-        ax.text(column + 0.5, row + 0.5, words, color=ink, ha="center", va="center", **look)
+        ax.text(column + 0.5, row + 0.5, words, color=ink, ha="center", va="center", **style)
 
 
 def _head_axes(
     count: int, rows: Sequence[str], columns: Sequence[str], free: float
 ) -> tuple[Figure, float, int]:
     """Make axes for heads and a bar; return a cell's points and the heads in a row."""
-    down = math.ceil(count / 4) if free else max(math.isqrt(count), math.ceil(count / 6))
-    across = math.ceil(count / down)
-    side = min(0.24, 8.75 / across / len(columns), 9 / down / len(rows))
+    num_rows = math.ceil(count / 4) if free else max(math.isqrt(count), math.ceil(count / 6))
+    across = math.ceil(count / num_rows)
+    side = min(0.24, 8.75 / across / len(columns), 9 / num_rows / len(rows))
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)
     left = _name_width(rows)
     top = free + _name_height(columns) + 2 * GAP
     step = height + 2 * GAP
-    long = max(down * step - 2 * GAP, 1.0)  # the bar
+    long = max(num_rows * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
     # Constrained layout would measure every name, several times over.
     figure = new_figure(*size, layout="none")
@@ -333,11 +333,11 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
     ax.yaxis.set_visible(bool(rows))
     ax.tick_params(length=0, pad=2)
     slant: dict[str, Any] = {"rotation": SLANT, "ha": "left", "rotation_mode": "anchor"}
-    places, shown = _names_that_fit(columns, side * math.sin(math.radians(SLANT)))
+    places, names = _names_that_fit(columns, side * math.sin(math.radians(SLANT)))
     # Without parse_math a $ in a word is a $.
-    ax.set_xticks(places, shown, fontsize=SMALL, parse_math=False, **slant)
-    places, shown = _names_that_fit(rows, side)
-    ax.set_yticks(places, shown, fontsize=SMALL, parse_math=False, rotation=0)
+    ax.set_xticks(places, names, fontsize=SMALL, parse_math=False, **slant)
+    places, names = _names_that_fit(rows, side)
+    ax.set_yticks(places, names, fontsize=SMALL, parse_math=False, rotation=0)
 
 
 def _names_that_fit(names: Sequence[str], line: float) -> tuple[NDArray[np.float64], list[str]]:

@@ -43,12 +43,12 @@ def numbered(names: Sequence[str]) -> list[str]:
     ['the₁', 'cat', 'chased', 'the₂', 'dogs']
     """
     counts = Counter(names)
-    seen = Counter[str]()
+    occurrences = Counter[str]()
     distinct = []
     for name in names:
-        seen[name] += 1
+        occurrences[name] += 1
         repeated = counts[name] > 1 and name.isalpha()
-        distinct.append(name + str(seen[name]).translate(_SUBSCRIPTS) if repeated else name)
+        distinct.append(name + str(occurrences[name]).translate(_SUBSCRIPTS) if repeated else name)
     return distinct
 
 
@@ -83,15 +83,15 @@ def _as_arrays(numbers: Any) -> Any:
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
     """Bring numbers to an array with these axes; leading ones of size 1 are dropped."""
-    given = as_numbers(place, numbers).astype(np.float64, copy=False)
-    array = given
+    numbers_in = as_numbers(place, numbers).astype(np.float64, copy=False)
+    array = numbers_in
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
     fits = array.ndim == len(axes) and 0 not in array.shape
     rule = f"weights must have {len(axes)} axes"
     expected = f"({', '.join(axes)}), none of them 0"
-    first = ", ".join(["0"] * (given.ndim - len(axes)))
-    fix = f"weights[{first}]" if array.ndim == len(axes) + 1 else None
+    index = ", ".join(["0"] * (numbers_in.ndim - len(axes)))
+    fix = f"weights[{index}]" if array.ndim == len(axes) + 1 else None
     require(fits, place, rule, expected=expected, got=str(array.shape), fix=fix)
     return array
 
@@ -137,7 +137,7 @@ def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
     while allowed.ndim > len(shape) and allowed.shape[0] == 1:
         allowed = allowed[0]
     pairs = zip(allowed.shape[::-1], shape[::-1], strict=False)
-    fits = allowed.ndim <= len(shape) and all(have in (1, want) for have, want in pairs)
+    fits = allowed.ndim <= len(shape) and all(mask_size in (1, size) for mask_size, size in pairs)
     rule = "mask must be bool, True = may attend"
     expected = f"bool, broadcastable to {shape}"
     got = f"{allowed.dtype} {allowed.shape}"

@@ -47,11 +47,11 @@ def mask_grids(
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
         _draw_cells(ax, matrix, expected)
         _write_names(ax, grid)
-    look: dict[str, Any] = {"ha": "right", "va": "center", "color": INK, "fontweight": "bold"}
+    style: dict[str, Any] = {"ha": "right", "va": "center", "color": INK, "fontweight": "bold"}
     for n, sign in enumerate(signs):
         left = -0.6 - 0.27 * _longest(grids[n + 1].queries)  # cells, free of the names of the rows
         middle = min(len(matrices[n]), len(matrices[n + 1])) / 2
-        axes[n + 1].text(left, middle, sign, fontsize=TITLE, **look)
+        axes[n + 1].text(left, middle, sign, fontsize=TITLE, **style)
     return figure
 
 
@@ -87,10 +87,10 @@ def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
 
 def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
-    across = np.arange(len(grid.keys)) + 0.5
-    down = np.arange(len(grid.queries)) + 0.5
-    look: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
-    ax.set_xticks(across, grid.keys, rotation=SLANT, ha="left", rotation_mode="anchor", **look)
-    ax.set_yticks(down, grid.queries, **look)
+    xs = np.arange(len(grid.keys)) + 0.5
+    ys = np.arange(len(grid.queries)) + 0.5
+    style: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
+    ax.set_xticks(xs, grid.keys, rotation=SLANT, ha="left", rotation_mode="anchor", **style)
+    ax.set_yticks(ys, grid.queries, **style)
     ax.tick_params(length=0, pad=2)
     ax.set_title(grid.title, loc="left", fontsize=TEXT, color=INK)

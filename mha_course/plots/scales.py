@@ -84,8 +84,10 @@ def stretched(numbers: Any, hidden: Any = None) -> Scale:
 def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
     """Return the smallest and the largest number that is seen, and 0 if it is between them."""
     array = np.asarray(numbers)
-    seen = np.isfinite(array) if hidden is None else np.isfinite(array) & ~np.asarray(hidden, bool)
-    return float(array.min(where=seen, initial=0.0)), float(array.max(where=seen, initial=0.0))
+    drawn = np.isfinite(array)
+    if hidden is not None:
+        drawn &= ~np.asarray(hidden, bool)
+    return float(array.min(where=drawn, initial=0.0)), float(array.max(where=drawn, initial=0.0))
 
 
 @cache
@@ -108,7 +110,7 @@ def palettes() -> dict[str, bytes]:
     empty_and_full = colormap("bool")([0, 1])
     empty_and_full[0, 3] = 0  # the page's own paper
     colours = {name: ramp(np.arange(256)) for name, ramp in ramps.items()}
-    return {name: as_bytes(each) for name, each in (colours | {"bool": empty_and_full}).items()}
+    return {name: as_bytes(colors) for name, colors in (colours | {"bool": empty_and_full}).items()}
 
 
 def as_bytes(colours: NDArray[np.float64]) -> bytes:

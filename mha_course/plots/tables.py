@@ -37,8 +37,8 @@ def results(
     for row, texts in zip(rows, written, strict=True):
         cells = ""
         for number, (value, text) in enumerate(zip(row, texts, strict=True)):
-            look = markup.CELL if isinstance(value, str) else RIGHT
-            cells += f'<td style="{look}">{markup.escaped(text)}</td>'
+            style = markup.CELL if isinstance(value, str) else RIGHT
+            cells += f'<td style="{style}">{markup.escaped(text)}</td>'
             if number == barred:
                 cells += f'<td style="{markup.CELL}">{_bar(float(value) / max(ends))}</td>'
         lines.append(f"<tr>{cells}</tr>")
@@ -55,6 +55,6 @@ def _written(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def _bar(share: float) -> str:
-    look = f"width:{round(share * WIDEST)}px;height:10px;background-color:{BAR}"
-    return f'<div style="{look}"></div>'
+def _bar(fraction: float) -> str:
+    style = f"width:{round(fraction * WIDEST)}px;height:10px;background-color:{BAR}"
+    return f'<div style="{style}"></div>'

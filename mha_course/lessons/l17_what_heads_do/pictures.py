@@ -15,4 +15,4 @@ def by_head(
 ) -> None:
     """Show tables that have a column for each head, (rows, L·H), under their titles."""
     columns = head_names(example.trained_model())
-    plots.show(plots.number_tables(tables, list(rows), columns, apart=4, unit=unit), caption)
+    plots.show(plots.number_tables(tables, list(rows), columns, group=4, unit=unit), caption)
