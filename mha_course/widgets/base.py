@@ -46,12 +46,12 @@ def esm(name: str, *, folder: Path) -> str:
     two files may use the same names for themselves.
     """
     variables: dict[Path, str] = {}
-    parts: list[str] = []
+    modules: list[str] = []
 
     def linked(file: Path) -> str:
         text = file.read_text(encoding="utf-8")
         return _IMPORT.sub(
-            lambda line: f"const {line[1]} = {module((file.parent / line[2]).resolve())};", text
+            lambda match: f"const {match[1]} = {module((file.parent / match[2]).resolve())};", text
         )
 
     def module(file: Path) -> str:
@@ -61,13 +61,13 @@ def esm(name: str, *, folder: Path) -> str:
             variables[file] = f"{file.stem}_{len(variables)}"
             body = _EXPORT.sub("", text)
             exports = ", ".join(_EXPORT.findall(text))
-            parts.append(
+            modules.append(
                 f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();"
             )
         return variables[file]
 
     main = _EXPORT.sub("", linked(folder / name))
-    return "\n".join([*parts, main])
+    return "\n".join([*modules, main])
 
 
 def style(sheet: Path) -> str:
@@ -76,13 +76,13 @@ def style(sheet: Path) -> str:
     return "\n".join([css_variables(), *texts])
 
 
-def standalone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def standalone(widget: Any, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return what draws a widget without a kernel: name, script, style, and state with base64.
 
     Args: given is what ``without_kernel`` of the widget returned.
     """
     traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    state = json.dumps({**traits, **given}, default=_encoded)
+    state = json.dumps({**traits, **overrides}, default=_encoded)
     scripts = {"esm": str(widget._esm), "css": str(widget._css)}
     return {"name": type(widget).__name__, **scripts, "state": state}
 
@@ -178,8 +178,8 @@ class CourseWidget(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        given = self.without_kernel() if SITE in os.environ else None
-        if given is not None:
-            data[DECK_VIEW] = standalone(self, given)
+        overrides = self.without_kernel() if SITE in os.environ else None
+        if overrides is not None:
+            data[DECK_VIEW] = standalone(self, overrides)
         data["text/html"] = self.static or figure_html(self.svg(), self.text)
         return data, {}

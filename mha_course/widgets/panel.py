@@ -50,8 +50,8 @@ class Panel(Lab):
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: controls then move in the main thread only
             self._loop = None
-        made = [_control(name, values) for name, values in controls.items()]
-        super().__init__(made)
+        listed = [_control(name, values) for name, values in controls.items()]
+        super().__init__(listed)
 
     def without_kernel(self) -> dict[str, Any] | None:
         """Return the pictures of all states, if they are few."""

@@ -55,12 +55,12 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     signature = inspect.signature(getattr(function, "forward", function))
     defaults = {}
     for name, parameter in signature.parameters.items():
-        given = parameter.default is not parameter.empty
-        default = parameter.default if given else None
+        has_default = parameter.default is not parameter.empty
+        default = parameter.default if has_default else None
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if name in NAMES or _is_number(default):
             defaults[name] = default
-        elif not given and not variadic:
+        elif not has_default and not variadic:
             rule = f"recompute has no control for its parameter {name!r}"
             expected = f"{', '.join(NAMES)}, or a number as default"
             got = f"recompute{signature}"
@@ -103,7 +103,7 @@ def choice_of_mask(hidden: NDArray[np.bool_]) -> str:
     return GIVEN
 
 
-def mask_from_choice(choice: str, size: tuple[int, ...], given: Tensor) -> Any:
+def mask_from_choice(choice: str, size: tuple[int, ...], original: Tensor) -> Any:
     """Make the mask that was chosen, (T, S), bool, True = may attend; None lets all be seen.
 
     The T queries are the last of S tokens, as with a cache. The given mask, on the device of all
@@ -111,12 +111,12 @@ def mask_from_choice(choice: str, size: tuple[int, ...], given: Tensor) -> Any:
     """
     T, S = size
     late = max(S - T, 0)
-    causal = torch.ones(T, S, dtype=torch.bool, device=given.device).tril(late)
+    causal = torch.ones(T, S, dtype=torch.bool, device=original.device).tril(late)
     if choice == "causal":
         return causal
     if choice == "window of 3":
         return causal.triu(late - 2)
-    return given if choice == GIVEN and given.shape == size else None
+    return original if choice == GIVEN and original.shape == size else None
 
 
 def split_result(result: Any) -> tuple[Any, Any, Any]:
@@ -127,7 +127,7 @@ def split_result(result: Any) -> tuple[Any, Any, Any]:
     if len(names) not in (1, 2) or not all(isinstance(words, list | tuple) for words in names):
         rule = "a tuple must hold weights, then tokens"
         expected = "weights, (weights, queries) or (weights, queries, keys)"
-        got = f"({', '.join(type(each).__name__ for each in result)})"
+        got = f"({', '.join(type(item).__name__ for item in result)})"
         fix = "weights alone" if len(result) == 2 else None
         raise ShapeError(PLACE, rule, expected=expected, got=got, fix=fix)
     return result[0], names[0], names[1] if len(names) == 2 else None

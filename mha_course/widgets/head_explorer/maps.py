@@ -90,20 +90,20 @@ class Maps:
         """Return the queries and keys of a row: those of its sentence."""
         return self.tokens[row % len(self.tokens)]
 
-    def largest(self, row: int, slot: int, *, apart: bool = False) -> tuple[int, int] | None:
+    def largest(self, row: int, slot: int, *, distinct: bool = False) -> tuple[int, int] | None:
         """Return the cell with the largest number that is seen, or None.
 
         A row that sees a single key has no choice, so it is passed over where others see more; so
-        is a token that looks at itself or its like, where two are to be ``apart``.
+        is a token that looks at itself or its like, where they are to be ``distinct``.
         """
         matrix = self.numbers[row, slot]
-        seen = np.isfinite(matrix) & ~self.hidden[row, slot]
-        if not seen.any():
+        visible = np.isfinite(matrix) & ~self.hidden[row, slot]
+        if not visible.any():
             return None
-        choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
+        choosing = visible & (visible.sum(axis=1, keepdims=True) > 1)
         queries, keys = self.tokens_of(row)
-        differ = choosing & (np.array(queries)[:, None] != keys) & apart
-        best = next(cells for cells in (differ, choosing, seen) if cells.any())
+        differ = choosing & (np.array(queries)[:, None] != keys) & distinct
+        best = next(cells for cells in (differ, choosing, visible) if cells.any())
         candidates = np.where(best, matrix, -np.inf)
         query, key = np.unravel_index(candidates.argmax(), matrix.shape)
         return int(query), int(key)
@@ -135,21 +135,21 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
     shape = tuple(getattr(weights, "shape", ()))
     if len(shape) >= 2:  # before many numbers are copied
         _check_size(shape)
-    given = as_numbers(PLACE, weights)
-    _check_size(given.shape)
-    five = (1,) * (5 - given.ndim) + given.shape
+    array = as_numbers(PLACE, weights)
+    _check_size(array.shape)
+    five = (1,) * (5 - array.ndim) + array.shape
     L, B, H, T, S = five
     names = _names(B, T, S, queries, keys)
-    hidden = _hidden(mask, given.shape).reshape(L * B, H, T, S)
+    hidden = _hidden(mask, array.shape).reshape(L * B, H, T, S)
     with np.errstate(over="ignore", invalid="ignore"):  # the average of inf and -inf is NaN
-        numbers = given.reshape(L * B, H, T, S).astype(np.float32)
+        numbers = array.reshape(L * B, H, T, S).astype(np.float32)
         if H > 1:
             numbers = np.concatenate([numbers, numbers.mean(1, keepdims=True)], 1)
             hidden = np.concatenate([hidden, hidden.all(1, keepdims=True)], 1)
-    first = weights
-    while isinstance(first, list | tuple):
-        first = first[0]
-    tolerance = HALF_TOLERANCE if str(getattr(first, "dtype", "")) in HALF else 1e-3
+    element = weights
+    while isinstance(element, list | tuple):
+        element = element[0]
+    tolerance = HALF_TOLERANCE if str(getattr(element, "dtype", "")) in HALF else 1e-3
     layers = [f"layer {n}" for n in range(L)] if L > 1 else [""]
     sentences = [f"sentence {n}" for n in range(B)] if B > 1 else [""]
     rows = [", ".join(filter(None, pair)) for pair in product(layers, sentences)]
@@ -187,16 +187,16 @@ def _names(B: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[s
     ]
 
 
-def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
+def _for_each(word: str, tokens: Any, sentences: int) -> list[Any]:
     """Return the tokens of each sentence, where one list may stand for all."""
-    given = listed(given)
-    nested = isinstance(given, list) and given and all(isinstance(row, list) for row in given)
+    tokens = listed(tokens)
+    nested = isinstance(tokens, list) and tokens and all(isinstance(row, list) for row in tokens)
     if not nested:
-        return [given] * sentences
+        return [tokens] * sentences
     rule = f"{word} must name every token"
     expected = f"one list, or {sentences}, one a sentence"
-    require(len(given) == sentences, PLACE, rule, expected=expected, got=f"{len(given)} lists")
-    return given
+    require(len(tokens) == sentences, PLACE, rule, expected=expected, got=f"{len(tokens)} lists")
+    return tokens
 
 
 def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -30,18 +30,18 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
         counted += " (a still picture shows this head alone)" if H > 1 else ""
     elif H > MAX_HEADS:
         counted += f" (a still picture shows the first {MAX_HEADS} heads)"
-    where = _name(maps, layer, slot, "the average of heads")
+    place = _name(maps, layer, slot, "the average of heads")
     largest = maps.largest(layer, slot)
     if largest is None:
-        return f"{counted}; in {where} there is no number to be seen."
+        return f"{counted}; in {place} there is no number to be seen."
     queries, keys = map(numbered, maps.tokens_of(layer))
     weights = np.where(maps.hidden[layer, slot], 0, maps.numbers[layer, slot])
     best = [key for key in np.argsort(-weights[row])[:3] if weights[row, key] >= LEAST]
     if maps.has_words and best:
-        shown = ", ".join(f"{weights[row, key]:.2f} on {_quoted(keys[key])}" for key in best)
-        return f"{counted}; in {where} {_quoted(queries[row])} puts {shown}."
+        weighted = ", ".join(f"{weights[row, key]:.2f} on {_quoted(keys[key])}" for key in best)
+        return f"{counted}; in {place} {_quoted(queries[row])} puts {weighted}."
     pair = f"from {_quoted(queries[largest[0]])} to {_quoted(keys[largest[1]])}"
-    return f"{counted}; in {where} the largest number is {weights[largest]:.2f}, {pair}."
+    return f"{counted}; in {place} the largest number is {weights[largest]:.2f}, {pair}."
 
 
 def _quoted(word: str) -> str:
@@ -54,25 +54,25 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     """
     R, H, T, S = maps.shape
     matrices = maps.numbers[layer]
-    seen = ~maps.hidden[layer]
+    mask = ~maps.hidden[layer]
     words = maps.tokens_of(layer)
     queries, keys = ([shorten(name) for name in names] for names in words)
-    look: dict[str, Any] = {"queries": queries, "keys": keys, "scale": maps.scale}
+    style: dict[str, Any] = {"queries": queries, "keys": keys, "scale": maps.scale}
     if H > 1 and maps.scale.kind == "weights" and max(T, S) <= MAX_TOKENS:
-        shown = slice(min(H, MAX_HEADS))
+        heads = slice(min(H, MAX_HEADS))
         above = layer if R > 1 else None
         top = SENTENCE if maps.has_words else 0.0
-        made = plots.head_grid(matrices[shown], mask=seen[shown], layer=above, top=top, **look)
+        grid = plots.head_grid(matrices[heads], mask=mask[heads], layer=above, top=top, **style)
         if maps.has_words:
-            share = top / made.get_figheight()
-            ax = made.add_axes((0.01, 1 - share, 0.98, share))
+            fraction = top / grid.get_figheight()
+            ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
             name = _name(maps, layer, slot, "average of heads")
             plots.sentence_arcs(ax, words, matrices[slot, row], row, colour=colour, title=name)
-            if slot < len(made.axes) - 2:
-                plots.frame_row(made.axes[slot], row)
-        return made
+            if slot < len(grid.axes) - 2:
+                plots.frame_row(grid.axes[slot], row)
+        return grid
     title = _name(maps, layer, slot, "average of heads")
-    return plots.heatmap(matrices[slot], mask=seen[slot], title=title, **look)
+    return plots.heatmap(matrices[slot], mask=mask[slot], title=title, **style)
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:

@@ -113,7 +113,7 @@ class HeadExplorer(CourseWidget):
         """Return the row of a query, the last of this name, or the one with the largest number."""
         queries = self._maps.tokens_of(self._shown()[0])[0]
         if follow is None:
-            return (self._maps.largest(*self._shown(), apart=True) or (0, 0))[0]
+            return (self._maps.largest(*self._shown(), distinct=True) or (0, 0))[0]
         expected = f"one of {', '.join(queries)}"
         rule = "follow must be one of the queries"
         require(follow in queries, PLACE, rule, expected=expected, got=repr(follow))
@@ -140,8 +140,8 @@ class HeadExplorer(CourseWidget):
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
         # words were added.
-        more = len(words_of(sentence)) - len(words_of(self._sentence))
-        T, S = (max(size + more, 1) for size in self._maps.shape[2:])
+        added = len(words_of(sentence)) - len(words_of(self._sentence))
+        T, S = (max(size + added, 1) for size in self._maps.shape[2:])
         mask = self._mask
         if "mask" in values:
             mask = controls.mask_from_choice(values["mask"], (T, S), self._given_mask)

@@ -69,8 +69,8 @@ class AblationLab(Lab):
         exist = isinstance(ablated, list | tuple) and set(ablated) <= set(names)
         require(exist, "AblationLab", rule, expected=", ".join(names), got=repr(ablated))
         words = names if layer is None else [f"head {head}" for _, head in heads]
-        which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
-        self.hint = f"{which} counted from 0. Try one head, then pairs, then leave only one on."
+        subject = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
+        self.hint = f"{subject} counted from 0. Try one head, then pairs, then leave only one on."
         keys = [name.lower().replace(" ", "_") for name in names]
         self._heads = dict(zip(keys, zip(heads, words, strict=True), strict=True))
         toggles = zip(keys, words, names, strict=True)
@@ -90,11 +90,11 @@ class AblationLab(Lab):
         best = []
         changed = 0
         after = guesses(model, list(self._full)) if self._full else ()
-        for (sentence, full), now in zip(self._full.items(), after, strict=True):
-            bar = {"parts": _parts(full, now), "mark": plain(full.max())}
+        for (sentence, full), ablated_guess in zip(self._full.items(), after, strict=True):
+            bar = {"parts": _parts(full, ablated_guess), "mark": plain(full.max())}
             rows.append({"name": sentence, "numbers": [], **bar})
-            best.append(f"“{_word(now)}” {now.max():.2f}")
-            changed += _word(full) != _word(now)
+            best.append(f"“{_word(ablated_guess)}” {ablated_guess.max():.2f}")
+            changed += _word(full) != _word(ablated_guess)
         note = (
             "In quotes: the guessed words. Blue: the guess with all heads on; the line below it "
             "marks how likely it was. Orange: a word that beats it."
@@ -102,9 +102,9 @@ class AblationLab(Lab):
         title = "the hidden word, all heads on"
         text = f"All heads on: {', '.join(best)}."
         if off:
-            who = ", ".join(word for _, word in off)
-            title = f"the hidden word without {who}"
-            text = f"Without {who}: {', '.join(best)}; {changed} of {len(best)} guesses change."
+            heads = ", ".join(word for _, word in off)
+            title = f"the hidden word without {heads}"
+            text = f"Without {heads}: {', '.join(best)}; {changed} of {len(best)} guesses change."
         return (shares(title, rows, note=note),), text
 
 
@@ -119,15 +119,15 @@ def _word(probabilities: Tensor) -> str:
     return vocabulary()[int(probabilities.argmax())]
 
 
-def _parts(full: Tensor, now: Tensor) -> list[dict[str, Any]]:
+def _parts(full: Tensor, current: Tensor) -> list[dict[str, Any]]:
     """Return the guess with all heads, others that are likely now, and the rest together."""
     best = int(full.argmax())
-    words = now.argsort(descending=True).tolist()
-    likely = [number for number in words if number != best and now[number] >= LEAST]
-    beaten = int(now.argmax()) != best
+    words = current.argsort(descending=True).tolist()
+    likely = [number for number in words if number != best and current[number] >= LEAST]
+    beaten = int(current.argmax()) != best
     colors = [plots.BAR, plots.ACCENT if beaten else OTHER, *[OTHER] * len(likely)]
     names = [f"“{vocabulary()[number]}”" for number in (best, *likely)]
-    values = [float(now[number]) for number in (best, *likely)]
-    parts = list(zip(names, values, colors, strict=False))
-    parts.append(("others", 1 - sum(values), REST))
-    return [{"name": name, "value": plain(value), "color": color} for name, value, color in parts]
+    values = [float(current[number]) for number in (best, *likely)]
+    rows = list(zip(names, values, colors, strict=False))
+    rows.append(("others", 1 - sum(values), REST))
+    return [{"name": name, "value": plain(value), "color": color} for name, value, color in rows]

@@ -33,14 +33,14 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     return scores.detach().cpu(), numbered(words)
 
 
-def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) -> list[Any]:
+def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], needed: str) -> list[Any]:
     """Return finite numbers of a shape as lists, or raise ShapeError; tokens need ``each``."""
     try:
         numbers = torch.as_tensor(sent, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of several lengths
         numbers = torch.empty(0)
     fits = numbers.shape == shape and bool(numbers.isfinite().all())
-    rule = f"every token needs {each}"
+    rule = f"every token needs {needed}"
     expected = f"finite numbers {shape}"
     require(fits, place, rule, expected=expected, got=repr(sent))
     as_lists: list[Any] = numbers.tolist()

@@ -53,10 +53,10 @@ class MaskLab(Lab):
         self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
         size = len(self._tokens)
         start = causal_mask(size).int().tolist() if mask is None else self._checked(mask)
-        first = "causal" if mask is None else PAINTED
+        preset = "causal" if mask is None else PAINTED
         counts = tuple(range(size))
         super().__init__([
-            Control("preset", "mask", "menu", first, PRESETS),
+            Control("preset", "mask", "menu", preset, PRESETS),
             Control("n", "n, of padding and window", "slider", min(2, size - 1), counts),
             Control("fill", "a row that sees nothing", "choice", COURSE, FILLS),
             Control("mask", "", "painted", start, check=self._checked),
@@ -111,10 +111,10 @@ class MaskLab(Lab):
         cells = allowed.int()
         hidden = (~allowed).int()
         weights = filled(self._scores, allowed, fill)
-        look: dict[str, Any] = {"scale": BOOL, "on": "may attend", "off": "hidden"}
+        style: dict[str, Any] = {"scale": BOOL, "on": "may attend", "off": "hidden"}
         note = "Hatched: hidden. Red edge: a weight where there must be none."
         panels = [
-            matrix("the mask", tokens, tokens, cells, paint="mask", hidden=hidden, **look),
+            matrix("the mask", tokens, tokens, cells, paint="mask", hidden=hidden, **style),
             matrix("weights after softmax", tokens, tokens, weights, hidden=hidden, note=note),
         ]
         if self._conventions:
@@ -126,11 +126,11 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
     """Draw a mask (T, S) small, in each convention."""
     ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
     additive = additive_mask(allowed, torch.float32).isneginf()
-    look: dict[str, Any] = {"size": "small", "scale": BOOL, "beside": len(tokens) <= BESIDE}
-    look["side"] = 105 if look["beside"] else 210
-    look["group"] = "the same mask, as other libraries write it"
+    style: dict[str, Any] = {"size": "small", "scale": BOOL, "beside": len(tokens) <= BESIDE}
+    style["side"] = 105 if style["beside"] else 210
+    style["group"] = "the same mask, as other libraries write it"
     return [
-        matrix(title, tokens, tokens, cells.int(), on=on, off=off, **look)
+        matrix(title, tokens, tokens, cells.int(), on=on, off=off, **style)
         for title, cells, on, off in (
             ("this course, and SDPA", allowed, "True = may attend", "False"),
             ("nn.MultiheadAttention", ignored, "True = ignore", "False"),
@@ -174,13 +174,13 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
     if not blind:
         fewest = f"{int(allowed.sum(-1).min())} of {size} {'word' if size == 1 else 'words'}"
         return f"{counted} Every word sees something: the fewest see {fewest}."
-    first = ", ".join(f"“{isolate_word(word)}”" for word in blind[:3])
-    first += " …" if len(blind) > 3 else ""
-    who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
+    examples = ", ".join(f"“{isolate_word(word)}”" for word in blind[:3])
+    examples += " …" if len(blind) > 3 else ""
+    rows = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({examples})"
     alike = f"the weights there are all equal, {1 / size:.2f}"
     does = {
         COURSE: "the weights there are all 0",
         BY_HAND: "softmax gives NaN there, and NaN spreads",
         FINITE: f"{alike}: a row that may see nothing sees everything",
     }
-    return f"{counted} {who}: {does[fill]}."
+    return f"{counted} {rows}: {does[fill]}."

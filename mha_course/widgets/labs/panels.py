@@ -46,12 +46,12 @@ def bars(
     high: float = 1.0,
     highlighted: Sequence[int] = (),
     note: str = "",
-    **more: Any,
+    **extra: Any,
 ) -> Panel:
     """Describe a bar for each name, from low to high; more is for a lesson's own bars."""
     ends = {"low": low, "high": high}
     numbers = {"values": plain(values), "highlighted": list(highlighted), **ends}
-    return _panel("bars", title, note, names=list(names), **numbers, **more)
+    return _panel("bars", title, note, names=list(names), **numbers, **extra)
 
 
 def matrix(
@@ -64,7 +64,7 @@ def matrix(
     scale: Scale | None = None,
     size: str = "big",
     note: str = "",
-    **more: Any,
+    **extra: Any,
 ) -> Panel:
     """Describe a matrix; cells with a true number in ``hidden`` are hatched.
 
@@ -79,7 +79,7 @@ def matrix(
     scale = scale or scale_of(as_numbers("matrix", values), covered)
     names = {"rows": list(rows), "columns": list(columns)}
     cells = {"values": plain(values), "hidden": covered, "scale": scale.message()}
-    return _panel("matrix", title, note, size=size, **names, **cells, **more)
+    return _panel("matrix", title, note, size=size, **names, **cells, **extra)
 
 
 def lines(
@@ -98,9 +98,9 @@ def lines(
     Args: low and high are the ends of y, by default those of the values. With doublings (and both
         ends) y goes up by factors, as an x of powers of two does.
     """
-    ready = [{**line, "values": plain(line["values"])} for line in drawn]
+    series = [{**line, "values": plain(line["values"])} for line in drawn]
     ends = {"low": low, "high": high, "doublings": doublings}
-    return _panel("lines", title, "", x=list(x), xlabel=xlabel, lines=ready, at=at, **ends)
+    return _panel("lines", title, "", x=list(x), xlabel=xlabel, lines=series, at=at, **ends)
 
 
 def arrow(
@@ -114,8 +114,8 @@ def arrow(
     control: str = "",
 ) -> Panel:
     """Describe an arrow of a plane; one that is dragged names its control."""
-    look = {"color": color, "style": style, "thick": thick}
-    return {"name": name, "of": of, "at": plain(at), "control": control, **look}
+    appearance = {"color": color, "style": style, "thick": thick}
+    return {"name": name, "of": of, "at": plain(at), "control": control, **appearance}
 
 
 def arrows(
@@ -127,7 +127,7 @@ def arrows(
     dots: Sequence[Panel] = (),
     paths: Sequence[Any] = (),
     note: str = "",
-    **more: Any,
+    **extra: Any,
 ) -> Panel:
     """Describe arrows from 0 in a plane that reaches so far.
 
@@ -136,13 +136,13 @@ def arrows(
         points, joined by dashed lines. more: ``size``, small for a circle in the place of the
         plane; ``group``, the title above all small ones.
     """
-    drag = "arrows" if any(each["control"] for each in drawn) else ""
+    drag = "arrows" if any(arrow["control"] for arrow in drawn) else ""
     shapes = {"arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths))}
-    return _panel("arrows", title, note, drag=drag, reach=reach, hull=hull, **shapes, **more)
+    return _panel("arrows", title, note, drag=drag, reach=reach, hull=hull, **shapes, **extra)
 
 
 def shares(
-    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = "", **more: Any
+    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = "", **extra: Any
 ) -> Panel:
     """Describe bars that are cut into parts, one in a row.
 
@@ -150,7 +150,7 @@ def shares(
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
     are the words above the columns. With ``bare`` the sizes of parts are seen, not written.
     """
-    return _panel("shares", title, note, rows=list(rows), columns=list(columns), **more)
+    return _panel("shares", title, note, rows=list(rows), columns=list(columns), **extra)
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:

@@ -94,17 +94,17 @@ class PlaneLab(Lab):
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the plane, and a row of scores and shares for each token."""
-        both = ("queries", "keys") if self._projections else ("tokens", "tokens")
-        q, k = (torch.tensor(values[name], dtype=torch.float64) for name in both)
+        sources = ("queries", "keys") if self._projections else ("tokens", "tokens")
+        q, k = (torch.tensor(values[name], dtype=torch.float64) for name in sources)
         scores = q @ k.T  # (T, S)
         weights = (scores / 2**0.5).softmax(-1)
         rows = []
         for name, numbers, row in zip(NAMES, plain(scores), plain(weights), strict=True):
-            parts = [
+            segments = [
                 {"name": key, "value": weight, "color": color}
                 for key, weight, color in zip(NAMES, row, HEAD_FILLS, strict=False)
             ]
-            rows.append({"name": name, "numbers": numbers, "parts": parts, "mark": None})
+            rows.append({"name": name, "numbers": numbers, "parts": segments, "mark": None})
         scored = [f"score with\u00a0{name}" for name in NAMES]
         columns = ["", *scored, "shares: softmax of the scores / √2"]
         table = shares("who gives how much to whom", rows, columns=columns)
@@ -178,7 +178,7 @@ def _length(number: float) -> float:
     return min(max(number, SHORTEST), LONGEST)
 
 
-def _aim(share: float) -> str:
-    if share >= TARGET:
-        return f"✓ Reached: a gives {share:.2f} to c."
-    return f"a gives {share:.2f} to c; make it {TARGET}."
+def _aim(weight: float) -> str:
+    if weight >= TARGET:
+        return f"✓ Reached: a gives {weight:.2f} to c."
+    return f"a gives {weight:.2f} to c; make it {TARGET}."

@@ -48,8 +48,8 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
             panels, text = lab.draw(**lab.values)
         except Exception as error:  # of a learner's function: shown in place, as with a kernel
             trouble = error_line(error)
-        shown = panels and [drawn.setdefault(json.dumps(each), len(drawn)) for each in panels]
-        states.append([written, shown, text, trouble])
+        indices = panels and [drawn.setdefault(json.dumps(panel), len(drawn)) for panel in panels]
+        states.append([written, indices, text, trouble])
         for name, control in controls.items():
             for option in control.values:
                 moved = {**lab.values, name: option}

@@ -40,11 +40,11 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
-    made = plots.new_figure(WIDTH, height)
-    made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
+    drawing = plots.new_figure(WIDTH, height)
+    drawing.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
-        return made
-    bands = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
+        return drawing
+    bands = drawing.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for band, row in zip(bands, rows, strict=True):
         widths = _inches(row)
         if row in batches:
@@ -57,16 +57,16 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
             ax.set_title(title, loc="left", fontsize=size, parse_math=False)
         for ax in axes[len(row) :]:
             ax.remove()
-    return made
+    return drawing
 
 
 def _inches(row: Sequence[Panel]) -> list[float]:
     """Return the inches of each panel in a row: what it needs, or its share of the rest."""
     needs = [_ends(panel)[-1] if panel["kind"] == "table" else 0.0 for panel in row]
-    shares = [SHARES[panel["kind"]] for panel in row]
-    rest = WIDTH - sum(needs)
-    total = sum(shares) or 1.0
-    return [need or rest * share / total for need, share in zip(needs, shares, strict=True)]
+    weights = [SHARES[panel["kind"]] for panel in row]
+    remaining = WIDTH - sum(needs)
+    total = sum(weights) or 1.0
+    return [need or remaining * weight / total for need, weight in zip(needs, weights, strict=True)]
 
 
 def _height(panel: Panel) -> float:
@@ -94,9 +94,9 @@ def _matrix(ax: Axes, panel: Panel) -> None:
     scale = Scale(*(panel["scale"][key] for key in Scale._fields))
     mask = None if panel["hidden"] is None else ~np.array(panel["hidden"], bool)
     names = {"queries": panel["rows"], "keys": panel["columns"]}
-    look: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
+    style: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
     values = np.array(panel["values"], float)
-    plots.heatmap(values, **names, mask=mask, scale=scale, **look, ax=ax)
+    plots.heatmap(values, **names, mask=mask, scale=scale, **style, ax=ax)
     ax.set_xlabel(ax.get_xlabel().removeprefix("key").strip())
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
@@ -133,7 +133,7 @@ def _arrows(ax: Axes, panel: Panel) -> None:
     """Draw arrows from 0, hollow ones for queries, the hull of their tips, and dots."""
     drawn = panel["arrows"]
     reach = panel["reach"]
-    whole = math.floor(reach)
+    limit = math.floor(reach)
     tips = [arrow["at"] for arrow in drawn]
     if panel["hull"]:
         ax.fill(*zip(*tips[: panel["hull"]], strict=True), color=plots.QUIET, zorder=0)
@@ -142,15 +142,15 @@ def _arrows(ax: Axes, panel: Panel) -> None:
     for arrow in drawn:
         x, y = arrow["at"]
         width = arrow["thick"] / 4
-        look = {
+        style = {
             "arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}",
             "edgecolor": arrow["color"],
             "facecolor": "#ffffff" if arrow["style"] == "queries" else arrow["color"],
         }
-        ax.annotate("", (x, y), (0, 0), arrowprops={**look, "shrinkA": 0, "shrinkB": 0})
-        far = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
+        ax.annotate("", (x, y), (0, 0), arrowprops={**style, "shrinkA": 0, "shrinkB": 0})
+        factor = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
         name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
-        ax.annotate(name, (far * x, far * y), fontsize=TITLE, color=plots.INK, **CENTRED)
+        ax.annotate(name, (factor * x, factor * y), fontsize=TITLE, color=plots.INK, **CENTRED)
     for dot in panel["dots"]:
         if dot["tie"] is not None:
             tie = zip(tips[dot["tie"]], dot["at"], strict=True)
@@ -158,7 +158,7 @@ def _arrows(ax: Axes, panel: Panel) -> None:
         ax.plot(*dot["at"], "o", color=dot["color"], **DOT)
     small = panel.get("size") == "small"
     ends = (-reach, reach)
-    places = [] if small else range(-whole, whole + 1)
+    places = [] if small else range(-limit, limit + 1)
     ax.set(xlim=ends, ylim=ends, aspect="equal", anchor="W", xticks=places, yticks=places)
     if small:
         ax.add_patch(Circle((0, 0), reach, fill=False, edgecolor=plots.QUIET, clip_on=False))
@@ -171,7 +171,7 @@ def _arrows(ax: Axes, panel: Panel) -> None:
 def _shares(ax: Axes, panel: Panel) -> None:
     rows, columns = panel["rows"], panel["columns"]
     numbers = len(rows[0]["numbers"])
-    look: dict[str, Any] = {"fontsize": SMALL, "ha": "left"}
+    style: dict[str, Any] = {"fontsize": SMALL, "ha": "left"}
     for n, row in enumerate(rows):
         start = 0.0
         for segment in row["parts"]:
@@ -182,16 +182,16 @@ def _shares(ax: Axes, panel: Panel) -> None:
                 number = "" if "bare" in panel else f" {segment['value']:.2f}"
                 words = segment["name"] + number
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
-                ax.text(start + 0.01, n, words, **inside, **look)
+                ax.text(start + 0.01, n, words, **inside, **style)
             start += segment["value"]
         if row["mark"] is not None:
             ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
         for column, number in enumerate(row["numbers"]):
-            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", **look)
+            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", **style)
     for column, words in enumerate(columns[1:-1]):
-        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", **look)
+        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", **style)
     if columns:
-        ax.text(0, -0.6, columns[-1], va="bottom", **look)
+        ax.text(0, -0.6, columns[-1], va="bottom", **style)
     names = [textwrap.fill(row["name"], 48) for row in rows]
     ax.set_yticks(range(len(rows)), names, fontsize=SMALL, parse_math=False)
     top = -1 if columns else -0.5
@@ -215,14 +215,14 @@ def _table(ax: Axes, panel: Panel) -> None:
     """Draw lines of words, the first of each at the left and the others below each other's ends."""
     ax.axis("off")
     ends, lines = _ends(panel), _lines_of(panel)
-    look: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": SMALL}
-    look["parse_math"] = False
-    for n, (first, *others) in enumerate(lines):
-        ax.annotate(first, (0, 1), (0, -20 * n - 6), **look)
-        for words, end in zip(others, ends[1:], strict=True):
-            ax.annotate(words, (0, 1), (72 * end, -20 * n - 6), ha="right", **look)
+    style: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": SMALL}
+    style["parse_math"] = False
+    for n, (heading, *columns) in enumerate(lines):
+        ax.annotate(heading, (0, 1), (0, -20 * n - 6), **style)
+        for words, end in zip(columns, ends[1:], strict=True):
+            ax.annotate(words, (0, 1), (72 * end, -20 * n - 6), ha="right", **style)
     note = textwrap.fill(panel["note"], round(ends[-1] / LETTER))
-    ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color="#5b606b", **look)
+    ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color="#5b606b", **style)
 
 
 KINDS: dict[str, Callable[[Axes, Panel], None]] = {

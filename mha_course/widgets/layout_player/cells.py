@@ -114,10 +114,10 @@ def _factors(
     axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]
 ) -> list[tuple[str, int]]:
     """Split axes into factors: C of 8 with two heads is H of 2 and D of 4."""
-    parts = {"C": ["H", "D"]} if "H" in sizes else {}
+    split = {"C": ["H", "D"]} if "H" in sizes else {}
     factors = []
     for axis, length in zip(axes, shape, strict=True):
-        names = [name for factor in axis.split("*") for name in parts.get(factor, [factor])]
+        names = [name for factor in axis.split("*") for name in split.get(factor, [factor])]
         lengths = [int(name) if name.isdigit() else sizes.get(name, 0) for name in names]
         if lengths.count(0) == 1:
             lengths[lengths.index(0)] = length // math.prod(filter(None, lengths))
@@ -146,8 +146,8 @@ def owners_by_number(readings: list[Reading], sizes: dict[str, int]) -> dict[int
     owners: dict[int, Owner] = {}
     for tensor, _, _, ids in readings:
         mixed = "?" in tensor.axes or bool(getattr(tensor, "warning", None))
-        once = len(set(ids)) == len(ids)  # not where heads share their numbers
-        named = not mixed and once and "H" in tensor.axes and not TOKENS.isdisjoint(tensor.axes)
+        distinct = len(set(ids)) == len(ids)  # not where heads share their numbers
+        named = not mixed and distinct and "H" in tensor.axes and not TOKENS.isdisjoint(tensor.axes)
         if named or not owners:
             by_axes = owners_by_axes(tensor.axes, tensor.shape, sizes)
             owners |= zip(ids, by_axes, strict=True)
@@ -180,9 +180,9 @@ def fill(owner: Owner, tokens: int) -> str:
     """Return a colour: a hue for each head, paler for first tokens; without heads for tokens."""
     if "head" not in owner:
         return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
-    share = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
+    strength = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
     hue = bytes.fromhex(HUES[owner["head"] % len(HUES)].removeprefix("#"))
-    return "#" + bytes(round(255 + share * (byte - 255)) for byte in hue).hex()
+    return "#" + bytes(round(255 + strength * (byte - 255)) for byte in hue).hex()
 
 
 def tag(owner: Owner, batches: bool = False) -> str:

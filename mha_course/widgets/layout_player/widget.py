@@ -43,15 +43,15 @@ class LayoutPlayer(Player):
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
-        for given in traces:
-            require_trace("LayoutPlayer", given)
-        sizes = {name: size for shown in reversed(traces) for name, size in shown.sizes.items()}
+        for item in traces:
+            require_trace("LayoutPlayer", item)
+        sizes = {name: size for item in reversed(traces) for name, size in item.sizes.items()}
         if {"H", "D"} <= sizes.keys():
             sizes["C"] = sizes["H"] * sizes["D"]
-        chains = [cells.choose(shown) for shown in traces]
+        chains = [cells.choose(item) for item in traces]
         named = [tensor for chain in chains for tensor in chain if "?" not in tensor.axes]
         pairs = zip(traces, chains, strict=True)
-        lanes = [_lane(shown, chain, named, sizes) for shown, chain in pairs]
+        lanes = [_lane(item, chain, named, sizes) for item, chain in pairs]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = markup.figure(_tables(lanes), self.text)
         last = max(len(lane["frames"]) for lane in lanes) - 1
@@ -82,12 +82,12 @@ def _lane(
 
 
 def _cells(owners: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
-    tokens = 1 + max(own.get("token", 0) for own in owners.values())
-    several = any(own.get("batch") for own in owners.values())
+    tokens = 1 + max(owner.get("token", 0) for owner in owners.values())
+    several = any(owner.get("batch") for owner in owners.values())
     described = {}
-    for n, own in owners.items():
-        labels = {"tag": cells.tag(own), "owner": cells.tag(own, several)}
-        described[str(n)] = {"fill": cells.fill(own, tokens), **labels, **own}
+    for n, owner in owners.items():
+        labels = {"tag": cells.tag(owner), "owner": cells.tag(owner, several)}
+        described[str(n)] = {"fill": cells.fill(owner, tokens), **labels, **owner}
     return described
 
 
@@ -98,8 +98,8 @@ def _odd(
     pairs = list(zip(owners, meant, strict=True))
     odd = [
         i
-        for i, (own, place) in enumerate(pairs)
-        if any(own.get(role, at) != at for role, at in place.items())
+        for i, (owner, place) in enumerate(pairs)
+        if any(owner.get(role, at) != at for role, at in place.items())
     ]
     if not odd:
         return [], ""
@@ -107,18 +107,18 @@ def _odd(
     def most(kind: str, holder: str) -> int:
         """Count the heads, tokens or sentences that came together under one index, at most."""
         groups: dict[int, set[int]] = {}
-        for own, place in pairs:
-            groups.setdefault(place.get(holder, 0), set()).add(own.get(kind, 0))
+        for owner, place in pairs:
+            groups.setdefault(place.get(holder, 0), set()).add(owner.get(kind, 0))
         return max(map(len, groups.values()))
 
-    tokens = len({own.get("token") for own in owners})
+    tokens = len({owner.get("token") for owner in owners})
     if "H" in axes:
         heads = most("head", "head")
         few = most("token", "head")
         text = f"each head holds {f'slices of {heads} heads' if heads > 1 else 'its slice'}"
         text += f", from only {few} of {tokens} tokens" if few < tokens else ""
-    elif (parts := most("token", "token")) > 1:
-        text = f"each token's row holds parts of {parts} of {tokens} tokens"
+    elif (tokens_in_row := most("token", "token")) > 1:
+        text = f"each token's row holds parts of {tokens_in_row} of {tokens} tokens"
     else:
         text = "the numbers of a head no longer lie side by side"
     return odd, text + ("; sentences are mixed" if most("batch", "batch") > 1 else "")
@@ -131,36 +131,36 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
         warning = ""
         numbers = math.prod(tensor.shape)
         count = "1 number" if numbers == 1 else f"{numbers} numbers"
-        says = f"{count} in one strip of memory, read with strides {tensor.strides}."
+        effect = f"{count} in one strip of memory, read with strides {tensor.strides}."
     else:
         call = _call(trace, tensor)
         storage = tensor.storage
         warning = re.sub(r"^[\w-]+: ", "", tensor.warning or "")
-        says = _became(tensor, before)
+        effect = _became(tensor, before)
     words = {"call": call, "line": getattr(tensor, "line", ""), "warning": warning}
     words = {name: visible(text) for name, text in words.items()}
-    return {**words, "storage": storage, "sentence": f"{words['call']}: {says}"}
+    return {**words, "storage": storage, "sentence": f"{words['call']}: {effect}"}
 
 
 def _became(step: Step, before: cells.Tensor) -> str:
     """Say what a step does to memory and strides."""
     numbers = math.prod(step.shape)
     if step.storage == "view":
-        stay = step.strides == before.strides
-        strides = "strides stay" if stay else f"strides go from {before.strides} to"
-        says = f"a view. No number moves; {strides} {step.strides}."
+        unchanged = step.strides == before.strides
+        strides = "strides stay" if unchanged else f"strides go from {before.strides} to"
+        effect = f"a view. No number moves; {strides} {step.strides}."
     elif step.storage == "copy":
         order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
-        says = f"a copy. All {numbers} numbers are written anew, {order}, with strides "
-        says += f"{step.strides}."
+        effect = f"a copy. All {numbers} numbers are written anew, {order}, with strides "
+        effect += f"{step.strides}."
     else:
         already = "very same tensor: it was contiguous already"
-        says = f"the {already if step.op == 'contiguous' else 'same tensor'}."
+        effect = f"the {already if step.op == 'contiguous' else 'same tensor'}."
     if numbers < math.prod(before.shape):
-        says += f" It reads {numbers} of the numbers, from place {step.offset} on."
+        effect += f" It reads {numbers} of the numbers, from place {step.offset} on."
     if step.storage == "copy" and step.op in cells.RESHAPES:
-        says += f" {before.strides} could not be read in this shape, so {step.op} had to copy."
-    return says
+        effect += f" {before.strides} could not be read in this shape, so {step.op} had to copy."
+    return effect
 
 
 def _call(trace: Trace, step: Step) -> str:
@@ -187,19 +187,19 @@ def _summary(lane: dict[str, Any]) -> str:
 
 def _tables(lanes: list[dict[str, Any]]) -> str:
     """Return every reading as a table; what the second lane begins with alike comes once."""
-    parts = []
+    blocks = []
     for lane, place in zip(lanes, ("", "Beside it: "), strict=False):
         for number, frame in enumerate(lane["frames"], start=1):
             start = (frame, lane["cells"]) == (lanes[0]["frames"][0], lanes[0]["cells"])
             if place and number == 1 and start:
                 continue
-            parts.append(_table(lane, frame, f"{place}{number}. "))
+            blocks.append(_table(lane, frame, f"{place}{number}. "))
             warnings = filter(None, (frame["mixing"], frame["warning"]))
-            parts += [f"<p>⚠ {html.escape(text)}</p>" for text in warnings]
-    return "".join(parts)
+            blocks += [f"<p>⚠ {html.escape(text)}</p>" for text in warnings]
+    return "".join(blocks)
 
 
-def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
+def _table(lane: dict[str, Any], frame: dict[str, Any], prefix: str) -> str:
     """Return one reading: columns for the last axis, rows for the indices of all others."""
     sizes = zip(frame["axes"] or ["1"], frame["shape"] or [1], strict=True)
     *outer, last = [[_index(axis, i) for i in range(size)] for axis, size in sizes]
@@ -211,7 +211,7 @@ def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
         rows.append(f'<tr><th scope="row">{", ".join(index)}</th>{tds}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
     reading = cells.written(frame["axes"], frame["shape"])
-    caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {reading}."
+    caption = f"{prefix}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {reading}."
     return (
         f"<table><caption "
         f'style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'

@@ -37,8 +37,8 @@ class ShapeTracer(Player):
         require_trace("ShapeTracer", trace)
         self.text = sentence(trace)
         self.static = trace._repr_html_()
-        told = [step.index for step in (*trace.warnings, *trace.questions)]
-        super().__init__(options=payload(trace), position=next(iter(told), 0))
+        remarked = [step.index for step in (*trace.warnings, *trace.questions)]
+        super().__init__(options=payload(trace), position=next(iter(remarked), 0))
 
 
 def sentence(trace: Trace) -> str:
@@ -46,7 +46,7 @@ def sentence(trace: Trace) -> str:
     if not trace.steps:
         return f"{trace.summary()}."
     number, _, memory = trace.summary().partition(": ")
-    start = [f" from {given.name} ({_shape(given)})" for given in trace.arguments[:1]]
+    start = [f" from {argument.name} ({_shape(argument)})" for argument in trace.arguments[:1]]
     last = trace.steps[-1]
     stopped = "" if trace.failure is None else "; then it stopped"
     return f"{number}{''.join(start)} to {last.name or 'out'} ({_shape(last)}): {memory}{stopped}."
