@@ -56,12 +56,12 @@ def exported_weights() -> bytes:
     True
     """
     model = example.trained_model()
-    last = f"encoder.layers.{len(model.blocks) - 1}."
+    last_layer = f"encoder.layers.{len(model.blocks) - 1}."
     needed = {
         name: tensor
         for name, tensor in model.state_dict().items()
         if not name.startswith(("encoder.norm.", "to_words."))
-        and not (name.startswith(last) and any(part in name for part in UNUSED))
+        and not (name.startswith(last_layer) and any(pattern in name for pattern in UNUSED))
     }
     shapes = {name: tuple(tensor.shape) for name, tensor in needed.items()}
     header = json.dumps({"shapes": shapes, "vocabulary": vocabulary()}).encode()

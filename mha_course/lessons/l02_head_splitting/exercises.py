@@ -34,8 +34,8 @@ def heads_in_a_loop(
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
     B, S, C = x.shape
-    cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)
-    return cut.transpose(1, 2)  # (B, H, S, D)
+    split = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)
+    return split.transpose(1, 2)  # (B, H, S, D)
 
 
 def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tensor:
@@ -45,8 +45,8 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
 
 
 def _build_loop(s: Steps) -> Callable[..., Tensor]:
-    def answer(x: Tensor, *given: Any) -> Tensor:
-        *weights, w_o, num_heads = given
+    def answer(x: Tensor, *arguments: Any) -> Tensor:
+        *weights, w_o, num_heads = arguments
         projected = s.order(*s.project(x, x, weights, NO_BIAS[:3], num_heads, s))
         split = (t.unbind(1) for t in s.split_each(*projected, num_heads, s))
         contexts = []
@@ -147,13 +147,13 @@ OF_ONE_HEAD: list[tuple[str, spec.Function]] = [  # product(x, w, head, num_head
 ]
 
 
-def _of_heads(key: str, product: spec.Function, **rest: Any) -> spec.Mistake:
+def _of_heads(key: str, product: spec.Function, **options: Any) -> spec.Mistake:
     """Make the queries of one head by a product, or all queries, keys and values of all heads."""
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
         return [torch.cat([product(x, w, head, h) for head in range(h)], -1) for w in weights]
 
-    return mistake(key, one_head_queries=product, only=ONE_BY_ONE, project=project, **rest)
+    return mistake(key, one_head_queries=product, only=ONE_BY_ONE, project=project, **options)
 
 
 MISTAKES = [

@@ -58,11 +58,11 @@ class ScalingLab(Lab):
             [SHARE, f"{measured.top:.2f}"],
             ["rows with a share above 0.99", f"{measured.saturated:.0%}"],
         ]
-        other = "nothing" if divide_by == "√D" else "√D"  # with which it is compared
-        compared = [each.top for each in self._measured(other)]
+        baseline = "nothing" if divide_by == "√D" else "√D"  # with which it is compared
+        compared = [result.top for result in self._measured(baseline)]
         drawn = [
-            {"name": f"{SHARE}, ÷ {other}", "style": "faint", "values": compared},
-            {"name": SHARE, "style": "main", "values": [each.top for each in along]},
+            {"name": f"{SHARE}, ÷ {baseline}", "style": "faint", "values": compared},
+            {"name": SHARE, "style": "main", "values": [result.top for result in along]},
         ]
         title = f"largest share, {YOURS if divide_by == YOURS else f'÷ {divide_by}'}"
         panels = (

@@ -16,9 +16,9 @@ def products_of(
     """Return a function for a Panel: it draws the products of a query (D,) and a key of (S, D)."""
 
     def draw(key: str) -> tuple[Axes, str]:
-        other = keys[tokens.index(key)]
-        products = query * other  # (D,)
-        pairs = zip(query.tolist(), other.tolist(), strict=True)
+        key_vector = keys[tokens.index(key)]
+        products = query * key_vector  # (D,)
+        pairs = zip(query.tolist(), key_vector.tolist(), strict=True)
         ax = plots.bars(products, [f"{a:z.1f} × {b:z.1f}" for a, b in pairs], unit="product")
         ax.set(xlim=(-14, 8), ylabel=f"query of “it” × key of “{key}”")
         return ax, f"“it” meets “{key}”: the 12 products sum to {products.sum():.1f}, the score."

@@ -86,8 +86,8 @@ class SoftmaxLab(Lab):
         top = max(1.0, float(row.nan_to_num().max()))
         inputs_row = self._scores[word] / temperature
         reach = float((self._scores / temperature).abs().max()) or 1.0
-        done = [f"divided by {temperature:g}"] if temperature != 1 else []
-        done += [f"drawn without the {shift} added to each"] if shift else []
+        notes = [f"divided by {temperature:g}"] if temperature != 1 else []
+        notes += [f"drawn without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
         sums["margin"] = MARGIN
         panels = (
@@ -97,7 +97,7 @@ class SoftmaxLab(Lab):
                 inputs_row,
                 low=-reach,
                 high=reach,
-                note=", ".join(done),
+                note=", ".join(notes),
             ),
             bars(f"weights of “{name}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
             matrix(
@@ -118,13 +118,13 @@ class SoftmaxLab(Lab):
         if self._panels:
             matrix = self._panels[2]
             across = len(matrix["columns"])
-            down = len(matrix["rows"])
+            num_rows = len(matrix["rows"])
             ax = figure.axes[2]
             for n, total in enumerate(matrix["rows_sum"]):
                 ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
             for n, total in enumerate(matrix["columns_sum"]):
                 below: dict[str, Any] = {"ha": "center", "va": "top", "rotation": 90}
-                ax.text(n + 0.5, down + 0.2, f"Σ {total}", fontsize=SMALL, **below)
+                ax.text(n + 0.5, num_rows + 0.2, f"Σ {total}", fontsize=SMALL, **below)
         return figure
 
     def _sentence(self, word: int, weights: Tensor, over_queries: bool) -> str:
@@ -138,7 +138,7 @@ class SoftmaxLab(Lab):
         largest = plots.strongest(row[None], [tokens[word]], tokens)
         sums = weights.sum(0 if over_queries else 1)
         cross_sums = weights.sum(1 if over_queries else 0)
-        whole, others = ("column", "rows") if over_queries else ("row", "columns")
+        summed, others = ("column", "rows") if over_queries else ("row", "columns")
         even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
         entropy = float(torch.special.entr(row).sum())
         most = math.log(len(tokens))
@@ -146,7 +146,7 @@ class SoftmaxLab(Lab):
         read = "" if over_queries else read
         return (
             f"{largest}; the row sums to {float(row.sum()):.2f}{read}. "
-            f"Every {whole} sums to {even}, {others} to {_range(cross_sums)}."
+            f"Every {summed} sums to {even}, {others} to {_range(cross_sums)}."
         )
 
 

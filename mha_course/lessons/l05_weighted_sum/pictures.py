@@ -22,20 +22,20 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     """
     figure = new_figure(10.5, 5.2)
     axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
-    share, values, parts = axes[0]
+    bars, values, products = axes[0]
     limit = float(v.abs().max())
-    look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
-    share.barh(range(len(names)), weights.tolist(), color=ACCENT)
-    share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
-    share.set_yticks(range(len(names)), numbered(names), fontsize=SMALL, parse_math=False)
-    sns.despine(ax=share)
-    values.imshow(v.detach().numpy(), **look)
-    image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)
-    axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **look)
+    style = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
+    bars.barh(range(len(names)), weights.tolist(), color=ACCENT)
+    bars.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
+    bars.set_yticks(range(len(names)), numbered(names), fontsize=SMALL, parse_math=False)
+    sns.despine(ax=bars)
+    values.imshow(v.detach().numpy(), **style)
+    image = products.imshow((weights[:, None] * v).detach().numpy(), **style)
+    axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **style)
     titles = ("weights", "×  values v", "=  weight × value", "", "", "their sum: the context")
     for ax, title in zip(axes.flat, titles, strict=True):
         ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
-        if ax is not share:
+        if ax is not bars:
             ax.set(xticks=[], yticks=[])
     for ax in axes[1, :2]:
         ax.axis("off")

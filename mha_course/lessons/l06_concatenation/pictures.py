@@ -21,11 +21,11 @@ def added_by_heads(
 
     def draw(word: str) -> tuple[Figure, str]:
         row = tokens.index(word)
-        lengths, most = added[:, row].norm(dim=-1), weights[:, row].max(-1)
-        pairs = zip(most.values.tolist(), most.indices.tolist(), strict=True)
+        lengths, largest = added[:, row].norm(dim=-1), weights[:, row].max(-1)
+        pairs = zip(largest.values.tolist(), largest.indices.tolist(), strict=True)
         names = [
-            f"head {head}, takes {share:.2f} from “{tokens[key]}”"
-            for head, (share, key) in enumerate(pairs)
+            f"head {head}, takes {weight:.2f} from “{tokens[key]}”"
+            for head, (weight, key) in enumerate(pairs)
         ]
         figure = plots.token_bars({f"length of what each head adds to “{word}”": lengths}, names)
         figure.axes[0].set_xlim(0, float(added.norm(dim=-1).max()))
@@ -46,15 +46,16 @@ def rows_without_heads() -> list[list[str]]:
     """
     sentence = "the {} that chased the {} {} hungry , so <mask> ate greedily"
     rows = []
-    for noun, other, right in (("grey cat", "loud dogs", "it"), ("loud dogs", "grey cat", "they")):
+    cases = ("grey cat", "loud dogs", "it"), ("loud dogs", "grey cat", "they")
+    for noun, chased, right in cases:
         for verb in ("was", "were"):
-            text = sentence.format(noun, other, verb)
+            text = sentence.format(noun, chased, verb)
             loaded = example.load(text)
             context, w_o = loaded.mha.steps(loaded.x).context, loaded.projections["w_o"]
-            parts = attention.head_contributions(context, w_o)[0, :, loaded.tokens.index("<mask>")]
-            whole = dict(example.guess(text, 10))[right]
-            row = [f"{noun} … {verb}", f"{right} {whole:.2f}"]
-            for head, length in enumerate(parts.norm(dim=-1)):
+            added = attention.head_contributions(context, w_o)[0, :, loaded.tokens.index("<mask>")]
+            intact = dict(example.guess(text, 10))[right]
+            row = [f"{noun} … {verb}", f"{right} {intact:.2f}"]
+            for head, length in enumerate(added.norm(dim=-1)):
                 ablated = ablate_heads(loaded.model, [(1, head)])
                 chance = dict(example.guess(text, 10, model=ablated)).get(right, 0.0)
                 row.append(f"{length:.1f}, {right} {chance:.2f}")

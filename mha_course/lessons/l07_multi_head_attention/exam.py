@@ -50,52 +50,52 @@ def judge(answer: Any) -> Report:
     if report.status == "unattempted":
         text = "Write the class in the cell above, run it, then run this one again."
         return replace(report, message=text)
-    plain, masked, other = (_beside_torch(answer, *given) for given in _trials())
+    plain, masked, resized = (_beside_torch(answer, *trial) for trial in _trials())
     if plain == masked == "missing":
         return report
     comparison = (
         "Compared with nn.MultiheadAttention on the same parameters, its outputs are "
         f"{plain} without a mask. With a causal mask they are {masked}. With other sizes, and a "
-        f"mask (B, 1, S, S) that differs from sentence to sentence, they are {other}."
+        f"mask (B, 1, S, S) that differs from sentence to sentence, they are {resized}."
     )
-    if {plain, masked, other} != {"the same"}:
+    if {plain, masked, resized} != {"the same"}:
         status = "wrong" if report.status == "correct" else report.status
         return replace(report, status=status, message=f"{comparison} {report.message}")
     if report.status == "correct":
         return replace(report, message=f"{comparison} You can write it from memory.")
-    more = f"{comparison} The exercise above asks for more: {report.message}"
-    return replace(report, status="correct", message=more, result=None)
+    message = f"{comparison} The exercise above asks for more: {report.message}"
+    return replace(report, status="correct", message=message, result=None)
 
 
 def _trials() -> list[list[Any]]:
     """Return arguments of use_module: without a mask, with a causal one, and of other sizes."""
-    x, _, heads, *given = find_exercise("MultiHeadAttention").draw(OTHER_SIZES).arguments
+    x, _, heads, *weights = find_exercise("MultiHeadAttention").draw(OTHER_SIZES).arguments
     mask = (x[:, None, :, : x.size(1)] > 0) | torch.eye(x.size(1), dtype=torch.bool)  # (B, 1, S, S)
     usual = [[tokens(), mask, H, *parameters()] for mask in (None, causal_mask(S))]
-    return [*usual, [x, mask, heads, *given]]
+    return [*usual, [x, mask, heads, *weights]]
 
 
-def _beside_torch(answer: Any, x: Tensor, mask: Tensor | None, heads: int, *given: Tensor) -> str:
+def _beside_torch(answer: Any, x: Tensor, mask: Tensor | None, heads: int, *weights: Tensor) -> str:
     """Say how far the outputs of a learner's module are from those of PyTorch's."""
     hidden = None
     if mask is not None:  # in PyTorch's masks True means ignore, and each head has its own
         hidden = ~mask.expand(len(x), heads, -1, -1).flatten(0, 1)  # (B*H, S, S)
-    theirs = to_torch(_with_parameters(MultiHeadAttention, heads, *given))
-    want, _ = theirs(x, x, x, attn_mask=hidden)
+    module = to_torch(_with_parameters(MultiHeadAttention, heads, *weights))
+    target, _ = module(x, x, x, attn_mask=hidden)
 
     def distance(*arguments: Any) -> str:
         out = use_module(*arguments)
-        return compare(out[0] if isinstance(out, tuple) else out, want, atol=1e-12)
+        return compare(out[0] if isinstance(out, tuple) else out, target, atol=1e-12)
 
-    return run(distance, answer, [x, mask, heads, *given]).result or "missing"
+    return run(distance, answer, [x, mask, heads, *weights]).result or "missing"
 
 
-def _with_parameters(cls: Any, heads: int, *given: Tensor) -> Any:
-    module = cls(len(given[0]), heads).double()
-    state = dict(zip(PARAMETERS, given, strict=True))
+def _with_parameters(cls: Any, heads: int, *weights: Tensor) -> Any:
+    module = cls(len(weights[0]), heads).double()
+    state = dict(zip(PARAMETERS, weights, strict=True))
     if hasattr(module, "qkv_proj"):
         for kind in ("weight", "bias"):
-            parts = [state.pop(f"{name}_proj.{kind}") for name in "qkv"]
-            state[f"qkv_proj.{kind}"] = torch.cat(parts)
+            stacked = [state.pop(f"{name}_proj.{kind}") for name in "qkv"]
+            state[f"qkv_proj.{kind}"] = torch.cat(stacked)
     module.load_state_dict(state)
     return module

@@ -87,26 +87,26 @@ def use_module(
     if getattr(cls, "__init__", None) is nn.Module.__init__:
         raise ValueError("there is no __init__: write it with two underscores on both sides")
     module = cls(x.size(-1), num_heads).to(x.dtype)
-    own = dict(module.named_parameters(remove_duplicate=False))
-    given = {}
+    has = dict(module.named_parameters(remove_duplicate=False))
+    state = {}
     for name, values in zip(PARAMETERS, parameters, strict=True):
-        if name not in own:
+        if name not in has:
             raise ValueError(
-                f"there is no {name}: the module has {', '.join(own) or 'no parameters'}, and "
+                f"there is no {name}: the module has {', '.join(has) or 'no parameters'}, and "
                 "needs q_proj, k_proj, v_proj and out_proj, nn.Linear with bias"
             )
-        if own[name].shape != values.shape:
+        if has[name].shape != values.shape:
             raise ValueError(
-                f"{name} is {tuple(own[name].shape)}, and should be {tuple(values.shape)}"
+                f"{name} is {tuple(has[name].shape)}, and should be {tuple(values.shape)}"
             )
-        given[name] = values if own[name].requires_grad else values.detach()
+        state[name] = values if has[name].requires_grad else values.detach()
     try:
         inspect.signature(module.forward).bind(x)
         inspect.signature(module.forward).bind(x, mask)
     except TypeError:
         raise ValueError("write forward(self, x, mask=None), with self, x and mask") from None
     module.eval()
-    return functional_call(module, given, (x,) if mask is None else (x, mask))
+    return functional_call(module, state, (x,) if mask is None else (x, mask))
 
 
 def _computes_with_its_own(
@@ -124,8 +124,8 @@ def _computes_with_its_own(
     def use(build: Callable[..., Any]) -> Any:
         return use_module(build, x, mask, num_heads, *parameters)
 
-    same = use(lambda *_: module)
-    if not torch.equal(same, use(lambda *_: module)) or torch.equal(same, use(cls)):
+    out = use(lambda *_: module)
+    if not torch.equal(out, use(lambda *_: module)) or torch.equal(out, use(cls)):
         return None
     return "own-parameters", ROWS["own-parameters"].text
 

@@ -150,12 +150,12 @@ def source(name: str) -> str:
     >>> print(source("ListOfHeads").splitlines()[-1].strip())
     return self.out_proj(merged)
     """
-    parts = []
+    classes = []
     for cls in (_Head, ListOfHeads) if name == "ListOfHeads" else (STYLES[name],):
         methods = [method for method in vars(cls).values() if inspect.isfunction(method)]
         code = [plain_source(method) for method in methods if method.__name__ != "__init__"]
-        parts.append(f"class {cls.__name__.strip('_')}:\n" + "\n".join(code))
-    return "\n".join(parts)
+        classes.append(f"class {cls.__name__.strip('_')}:\n" + "\n".join(code))
+    return "\n".join(classes)
 
 
 # For each style: what it is, what to find in its source, and the answer.
@@ -214,8 +214,8 @@ FIND = {
 
 def show_listings(names: Iterable[str]) -> None:
     """Show the source of some styles, folded, each with one thing to find."""
-    shown = []
+    listings = []
     for name in names:
-        about, what, answer = FIND[name]
-        shown.append(plots.Listing(f"{name}: {about}", what, answer, source(name)))
-    plots.listings(*shown)
+        about, find, answer = FIND[name]
+        listings.append(plots.Listing(f"{name}: {about}", find, answer, source(name)))
+    plots.listings(*listings)

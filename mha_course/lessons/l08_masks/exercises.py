@@ -29,9 +29,9 @@ from mha_course.experiments.leakage import find_leaks
 from mha_course.mistakes import ROWS
 
 
-def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
+def in_two_axes(answer: Callable[..., Any], mask: Tensor, *others: Any) -> Any:
     """Return the result for a mask (B, 1, T, S) as (B*T, S), and for a mask (T, S) as it is."""
-    result = answer(mask, *rest)
+    result = answer(mask, *others)
     if mask.dim() == 2 or not isinstance(result, Tensor):
         return result
     require_shape("Your answer", "the result", result, dict(zip("BHTS", mask.shape, strict=True)))

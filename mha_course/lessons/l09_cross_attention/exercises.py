@@ -68,8 +68,8 @@ OWN_STEPS: dict[str, Callable[..., Any]] = {"sources": lambda x, memory: (x, mem
 def _build(steps: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     s = Steps(**OWN_STEPS | vars(steps))
 
-    def answer(x: Tensor, memory: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-        return pass_through(s, *s.sources(x, memory), *rest)
+    def answer(x: Tensor, memory: Tensor, *weights: Any) -> tuple[Tensor, Tensor]:
+        return pass_through(s, *s.sources(x, memory), *weights)
 
     return answer
 

@@ -19,8 +19,8 @@ def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int
     ax = figure.subplots()
     step = (len(source) - 1) / (len(target) - 1)
     shifts = [abs(place - step * t) for t, place in enumerate(places)]
-    look: dict[str, Any] = {"va": "center", "color": INK, "parse_math": False}
-    words = look | {"ha": "center", "fontsize": LARGE}
+    style: dict[str, Any] = {"va": "center", "color": INK, "parse_math": False}
+    words = style | {"ha": "center", "fontsize": LARGE}
     for s, word in enumerate(source):
         ax.text(s, 1, word, **words)
     for t, (word, place) in enumerate(zip(target, places, strict=True)):
@@ -29,7 +29,7 @@ def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int
         ax.plot((step * t, place), (0.16, 0.86), color=color, linewidth=width)
         ax.text(step * t, 0, word, **words)
     for y, name in ((1, "English"), (0, "Endish")):
-        ax.text(-0.8, y, name, ha="right", fontsize=TEXT, **look)
+        ax.text(-0.8, y, name, ha="right", fontsize=TEXT, **style)
     ax.set(xlim=(-1.5, len(source) - 0.4), ylim=(-0.15, 1.15))
     ax.axis("off")
     return figure

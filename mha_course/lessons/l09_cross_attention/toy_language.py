@@ -80,10 +80,10 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
     """Return the (subject, other) pairs of ``"train"`` or ``"test"``, which share none."""
-    both = [(subject, other) for subject in NOUNS for other in NOUNS if subject != other]
-    random.Random(0).shuffle(both)
-    fifth = len(both) // 5
-    return {"test": both[:fifth], "train": both[fifth:]}[split]
+    pairs = [(subject, other) for subject in NOUNS for other in NOUNS if subject != other]
+    random.Random(0).shuffle(pairs)
+    fifth = len(pairs) // 5
+    return {"test": pairs[:fifth], "train": pairs[fifth:]}[split]
 
 
 def pairs(count: int, split: str, seed: int) -> list[Pair]:

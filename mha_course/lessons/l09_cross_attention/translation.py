@@ -114,8 +114,8 @@ class Translator(nn.Module):
         length = written.size(1)
         x = self.target_words(written) + self.target_positions.weight[:length]  # (B, T, C)
         mask = causal_mask(length, device=x.device)  # (T, T)
-        own, _ = self.self_attention(self.norms[1](x), mask=mask)  # (B, T, C)
-        x = x + own  # (B, T, C)
+        attended, _ = self.self_attention(self.norms[1](x), mask=mask)  # (B, T, C)
+        x = x + attended  # (B, T, C)
         crossed, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)
         x = x + crossed  # (B, T, C)
         x = x + self.feed_forward(self.norms[3](x))  # (B, T, C)
@@ -183,8 +183,8 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
     """Return how often a head's largest weight is on the translated word, (B, H, T, S) -> (H,)."""
     right = encode(texts).alignment.cpu()  # (B, T)
-    hits = weights.argmax(-1).cpu() == right[:, None]  # (B, H, T)
-    return hits.transpose(1, 2)[right >= 0].double().mean(0)
+    aligned = weights.argmax(-1).cpu() == right[:, None]  # (B, H, T)
+    return aligned.transpose(1, 2)[right >= 0].double().mean(0)
 
 
 @torch.no_grad()

@@ -63,19 +63,19 @@ class RotaryLab(Lab):
         starts = torch.tensor([0, position])  # of the key: at 0, and here
         q = self.rotated(QUERY, starts + distance, base)  # (2, D)
         k = self.rotated(KEY, starts, base)  # (2, D)
-        start, now = (q * k).sum(-1).tolist()
-        parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
+        start, dot = (q * k).sum(-1).tolist()
+        pairs = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
         waves = self.rotated(QUERY, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
         limit = float(_pairs(QUERY).norm(dim=-1).mul(_pairs(KEY).norm(dim=-1)).max())
-        names = [f"pair {i}" for i in range(len(parts))]
-        added = bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit)
+        names = [f"pair {i}" for i in range(len(pairs))]
+        added = bars(f"what each pair adds; sum {dot:.2f}", names, pairs, low=-limit, high=limit)
         line = {"name": "q · k", "style": "main", "values": waves}
-        look: dict[str, Any] = {"at": distance, "xlabel": "distance from key to query"}
+        axis: dict[str, Any] = {"at": distance, "xlabel": "distance from key to query"}
         title = "q · k by distance, wherever both are"
-        by_distance = lines(title, range(FURTHEST + 1), [line], **look)
-        alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
+        by_distance = lines(title, range(FURTHEST + 1), [line], **axis)
+        alike = "the same as" if math.isclose(start, dot, abs_tol=1e-6) else "not the same as"
         return (*_dials(q[1], k[1], base), added, by_distance), (
-            f"Key at position {position}, query at {position + distance}: q · k = {now:.2f}, "
+            f"Key at position {position}, query at {position + distance}: q · k = {dot:.2f}, "
             f"{alike} at positions 0 and {distance}, where it is {start:.2f}.{self._rope.caption}"
         )
 
@@ -92,12 +92,12 @@ def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
     speeds = [base ** (-i / len(start["q"])) for i in range(len(start["q"]))]
     longest = max(float(p.norm(dim=-1).max()) for p in (*start.values(), *rotated.values()))
     group = "each pair of channels, rotated by its position"
-    look: dict[str, Any] = {"size": "small", "group": group, "reach": 1.2 * longest}
+    style: dict[str, Any] = {"size": "small", "group": group, "reach": 1.2 * longest}
     dials = []
     for i, speed in enumerate(speeds):
         key = arrow("k", rotated["k"][i], COLORS["k"], thick=2)
         query = arrow("q", rotated["q"][i], COLORS["q"], thick=3.5)
         paths = [[(0.0, 0.0), pairs[i].tolist()] for pairs in start.values()]
         note = f"{Decimal(f'{speed:.2g}'):f} rad a token"
-        dials.append(arrows(f"pair {i}", [key, query], paths=paths, note=note, **look))
+        dials.append(arrows(f"pair {i}", [key, query], paths=paths, note=note, **style))
     return tuple(dials)

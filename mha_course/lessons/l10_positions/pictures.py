@@ -18,18 +18,18 @@ from mha_course.plots.figures import TEXT, TITLE, new_figure, signed_colormap
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     """Draw an encoding of positions (S, C) in colours, and up to four of its channels as waves."""
     figure = new_figure(11, 4)
-    whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
+    grid, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
     positions, width = map(range, encoding.shape)
     colors: dict[str, Any] = {"cmap": signed_colormap(), "vmin": -1, "vmax": 1}
-    image = whole.pcolormesh(positions, width, encoding.numpy().T, **colors)
-    whole.set(xlabel="position s", ylabel="channel", ylim=(len(width) - 0.5, -0.5))
-    whole.set_title("all channels", loc="left", fontsize=TEXT, color=INK)
-    figure.colorbar(image, ax=whole)
-    for channel, shade, style in zip(
+    image = grid.pcolormesh(positions, width, encoding.numpy().T, **colors)
+    grid.set(xlabel="position s", ylabel="channel", ylim=(len(width) - 0.5, -0.5))
+    grid.set_title("all channels", loc="left", fontsize=TEXT, color=INK)
+    figure.colorbar(image, ax=grid)
+    for channel, shade, dashes in zip(
         channels, sns.color_palette("colorblind"), ("-", "--", "-.", ":"), strict=False
     ):
-        look = {"color": shade, "linestyle": style, "label": f"channel {channel}"}
-        lines.plot(encoding[:, channel].numpy(), linewidth=2, **look)
+        style = {"color": shade, "linestyle": dashes, "label": f"channel {channel}"}
+        lines.plot(encoding[:, channel].numpy(), linewidth=2, **style)
     lines.set(xlabel="position s", ylim=(-1.1, 1.1))
     lines.set_title("some of them as waves", loc="left", fontsize=TEXT, color=INK)
     lines.legend(

@@ -74,9 +74,9 @@ def _build_decode_step(steps: Steps) -> Callable[..., tuple[Tensor, Tensor, Tens
     s = Steps(**OWN_STEPS | vars(steps))
 
     def answer(
-        x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any
+        x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *others: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        *weights, w_o, h = rest
+        *weights, w_o, h = others
         q, k, v = s.order(*s.project(x_t, x_t, weights, NO_BIAS[:3], h, s))
         q, k, v = s.split_each(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)

@@ -71,22 +71,22 @@ class CacheLab(Lab):
             {"name": "cache", "style": "main", "values": cache},
         ]
         pair = [cache[at], weights]
-        look: dict[str, Any] = {"low": LEAST, "high": MOST, "doublings": True}
-        look["xlabel"] = "k tokens; both axes in doublings"
+        axes: dict[str, Any] = {"low": LEAST, "high": MOST, "doublings": True}
+        axes["xlabel"] = "k tokens; both axes in doublings"
         panels = (
             bars("GiB", ["cache", "weights"], pair, high=max(pair), highlighted=[0]),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
-            lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, **look),
+            lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, **axes),
         )
-        own = ""
+        limit = ""
         if tokens > chosen.context:
-            own = f" The model itself is made for {chosen.context:,} tokens."
+            limit = f" The model itself is made for {chosen.context:,} tokens."
         texts = "1 text" if batch == 1 else f"{batch} texts"
         return panels, (
             f"{model}, {texts} of {length(tokens)} tokens, {num_kv_heads} KV heads for "
             f"{chosen.num_heads} heads, {stored}: the cache takes {amount(sizes[at])}, "
             f"{sizes[at] / chosen.weight_bytes:.2f} times the weights "
-            f"({amount(chosen.weight_bytes)}).{own}"
+            f"({amount(chosen.weight_bytes)}).{limit}"
         )
 
     @staticmethod

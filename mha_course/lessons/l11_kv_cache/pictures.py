@@ -42,8 +42,8 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
     for ax, (title, numbers) in zip(axes[[0, 1, 3, 4]], matrices.items(), strict=True):
         ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
         _draw_rows(ax, as_array("decoding_step", numbers, ("S", "D")))
-    shares = as_array("decoding_step", weights, ("S",))
-    axes[2].barh(range(tokens), shares, color=[BAR] * (tokens - 1) + [ACCENT])
+    row = as_array("decoding_step", weights, ("S",))
+    axes[2].barh(range(tokens), row, color=[BAR] * (tokens - 1) + [ACCENT])
     axes[2].set_title("weights", fontsize=TEXT, loc="left", color=INK)
     axes[2].set_xlim(0, 1)
     sns.despine(ax=axes[2], left=True)

@@ -80,9 +80,9 @@ def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> 
     return maxima[-1] < exponentials[0]
 
 
-def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> bool:
+def _leaves_torch(operations: Sequence[Operation], x: Tensor, *others: Any) -> bool:
     """Return True where all keys go to NumPy or to a list at once."""
-    keys = rest[0].size(2) if len(rest) > 1 else x.size(-1)
+    keys = others[0].size(2) if len(others) > 1 else x.size(-1)
     return any(
         keys in x.shape[-2:] and x.is_floating_point()
         for operation in operations
@@ -91,9 +91,9 @@ def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> boo
     )
 
 
-def _has_no_such_block(operations: Sequence[Operation], scores: Tensor, *rest: Any) -> bool:
+def _has_no_such_block(operations: Sequence[Operation], scores: Tensor, *others: Any) -> bool:
     """Return True where nothing is computed of a tensor with an axis as long as a block."""
-    return not any(rest[-1] in x.shape for x in _operands(operations))
+    return not any(others[-1] in x.shape for x in _operands(operations))
 
 
 def _finite(largest: Tensor) -> Tensor:
@@ -145,8 +145,8 @@ def _build_online(steps: Steps) -> Callable[[Tensor, int], tuple[Tensor, Tensor]
         for block in scores.split(size, -1):
             new = s.larger(largest, block.amax(-1))
             shift = s.finite(new)
-            parts = s.relative(block, shift[..., None]).exp()
-            total = total * s.shrink_sum(largest, shift) + parts.sum(-1)
+            exponentials = s.relative(block, shift[..., None]).exp()
+            total = total * s.shrink_sum(largest, shift) + exponentials.sum(-1)
             largest = s.kept_maximum(largest, new)
         return largest, total
 
@@ -172,9 +172,9 @@ def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor
             scores = s.scale(s.scores(q, keys), q, k, k.size(1))
             new = s.larger(largest, scores.amax(-1, keepdim=True))
             shift = s.finite(new)
-            parts = s.relative(scores, shift).exp()
-            total = total * s.shrink_sum(largest, shift) + parts.sum(-1, keepdim=True)
-            mixed = mixed * s.shrink_context(largest, shift) + s.weigh(parts, values)
+            exponentials = s.relative(scores, shift).exp()
+            total = total * s.shrink_sum(largest, shift) + exponentials.sum(-1, keepdim=True)
+            mixed = mixed * s.shrink_context(largest, shift) + s.weigh(exponentials, values)
             mixed = s.divide_block(mixed, total)
             largest = s.kept_maximum(largest, new)
         return s.divide(mixed, total)
@@ -408,14 +408,14 @@ def in_three_axes(answer: Callable[..., Any], scores: Tensor, size: int) -> Any:
     A maximum of -inf gets no gradient: code may give it to any of the keys, which are all alike.
     """
 
-    def shown(x: Any) -> Any:
+    def with_axes(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
         x = x.masked_fill(x == -math.inf, -math.inf)
         return x if scores.dim() > 2 else x.unflatten(-1, (1, 1, -1))
 
-    made = answer(scores, size)
-    return tuple(map(shown, made)) if isinstance(made, tuple | list) else shown(made)
+    result = answer(scores, size)
+    return tuple(map(with_axes, result)) if isinstance(result, tuple | list) else with_axes(result)
 
 
 def _drawn_blocks(d: Draw) -> tuple[Tensor, Tensor, Tensor, int]:

@@ -64,17 +64,17 @@ class TilingLab(Lab):
         rows, columns = tiles[tile - 1]
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)
         history = [running(row, size) for row in self._scores.masked_fill(hidden, -torch.inf)]
-        now = [history[t][columns.start // size] for t in range(rows.start, rows.stop)]
-        seen = [
+        steps = [history[t][columns.start // size] for t in range(rows.start, rows.stop)]
+        totals = [
             *[steps[-1].total for steps in history[: rows.start]],
-            *[step.total for step in now],
+            *[step.total for step in steps],
         ]
-        held = (rows.stop - rows.start) * (columns.stop - columns.start)
+        num_held = (rows.stop - rows.start) * (columns.stop - columns.start)
         every = self._scores.numel()
-        sums = [*seen, *[0.0] * (len(history) - rows.stop)]
+        sums = [*totals, *[0.0] * (len(history) - rows.stop)]
         top = max(step.total for steps in history for step in steps)
         panels = (
-            self._table(tiles, tile, hidden, f"scores: {held} of {every} are held"),
+            self._table(tiles, tile, hidden, f"scores: {num_held} of {every} are held"),
             bars(
                 "running sum of each row",
                 self._tokens,
@@ -82,14 +82,14 @@ class TilingLab(Lab):
                 high=top,
                 highlighted=range(rows.start, rows.stop),
             ),
-            self._changes(rows, now, first=columns.start == 0),
+            self._changes(rows, steps, first=columns.start == 0),
         )
         place = (
             f"queries {rows.start + 1} to {rows.stop}, keys {columns.start + 1} to {columns.stop}"
         )
         return panels, (
-            f"Tile {tile} of {len(tiles)}: {place}; {held} of {every} scores are held. "
-            f"{self._reading(rows, now, first=columns.start == 0)}"
+            f"Tile {tile} of {len(tiles)}: {place}; {num_held} of {every} scores are held. "
+            f"{self._reading(rows, steps, first=columns.start == 0)}"
         )
 
     def _tiles(self, size: int, causal: bool) -> list[tuple[slice, slice]]:
@@ -101,14 +101,14 @@ class TilingLab(Lab):
         ax = figure.axes[0]
         scores = self._panels[0]
         at = scores["at"]
-        gone: dict[str, Any] = {"facecolor": FADED, "edgecolor": "#ffffff", "label": "gone"}
+        past: dict[str, Any] = {"facecolor": FADED, "edgecolor": "#ffffff", "label": "gone"}
         coming: dict[str, Any] = {**COMING, "label": "to come"}
         hidden: dict[str, Any] = {**HATCH, "linewidth": 0, "label": "hidden by the mask"}
         held: dict[str, Any] = {"fill": False, "edgecolor": plots.ACCENT, "linewidth": 2}
         for number, (row, column, height, width) in enumerate(scores["tiles"]):
             if number != at:
                 ax.add_patch(
-                    Rectangle((column, row), width, height, **(gone if number < at else coming))
+                    Rectangle((column, row), width, height, **(past if number < at else coming))
                 )
         if scores["causal"]:
             for row in range(len(self._tokens)):
@@ -123,20 +123,20 @@ class TilingLab(Lab):
     def _table(
         self, tiles: Sequence[tuple[slice, slice]], tile: int, hidden: Tensor, title: str
     ) -> dict[str, Any]:
-        away = torch.ones_like(hidden)  # (T, S): not held
-        away[tiles[tile - 1]] = False
-        away |= hidden
+        covered = torch.ones_like(hidden)  # (T, S): not held
+        covered[tiles[tile - 1]] = False
+        covered |= hidden
         scale = signed(float(self._scores.abs().max()) or 1.0)
         boxes = [
             [rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start]
             for rows, columns in tiles
         ]
-        look: dict[str, Any] = {"hidden": away.tolist(), "scale": scale}
-        look |= {"tiles": boxes, "at": tile - 1, "causal": bool(hidden.any())}
-        scores = self._scores.masked_fill(away, 0.0)
-        return matrix(title, self._tokens, self._tokens, scores, **look)
+        drawing: dict[str, Any] = {"hidden": covered.tolist(), "scale": scale}
+        drawing |= {"tiles": boxes, "at": tile - 1, "causal": bool(hidden.any())}
+        scores = self._scores.masked_fill(covered, 0.0)
+        return matrix(title, self._tokens, self._tokens, scores, **drawing)
 
-    def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
+    def _changes(self, rows: slice, steps: Sequence[Running], *, first: bool) -> dict[str, Any]:
         lines = [
             [
                 isolate_word(self._tokens[t]),
@@ -144,19 +144,19 @@ class TilingLab(Lab):
                 "first" if first else f"× {step.shrink:.3f}",
                 f"+ {step.added:.2f}",
             ]
-            for t, step in zip(range(rows.start, rows.stop), now, strict=True)
+            for t, step in zip(range(rows.start, rows.stop), steps, strict=True)
         ]
         note = "new sum = old sum × factor + the exponentials of this tile, relative to the maximum"
         return table(
             "what this tile does to its rows", ("query", "max", "factor", "added"), lines, note
         )
 
-    def _reading(self, rows: slice, now: Sequence[Running], *, first: bool) -> str:
+    def _reading(self, rows: slice, steps: Sequence[Running], *, first: bool) -> str:
         """Read the row whose sum shrinks most."""
         if first:
             return "The first tile of these rows: each begins with the maximum that it finds."
         t, step = min(
-            zip(range(rows.start, rows.stop), now, strict=True), key=lambda pair: pair[1].shrink
+            zip(range(rows.start, rows.stop), steps, strict=True), key=lambda pair: pair[1].shrink
         )
         if step.shrink == 1:
             return "No row meets a larger score than before: nothing shrinks."

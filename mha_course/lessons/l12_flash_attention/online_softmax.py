@@ -37,11 +37,11 @@ def running(scores: Tensor, block_size: int) -> list[Running]:
     total = 0.0
     for first in range(0, len(scores), block_size):
         block = scores[first : first + block_size].double()
-        new = max(maximum, float(block.max()))
-        seen = new > -torch.inf
-        shrink = float(torch.tensor(maximum - new).exp()) if seen else 0.0
-        added = float((block - new).exp().sum()) if seen else 0.0
-        steps.append(Running(first, first + len(block) - 1, new, total, shrink, added))
-        maximum = new
+        larger = max(maximum, float(block.max()))
+        has_scores = larger > -torch.inf
+        shrink = float(torch.tensor(maximum - larger).exp()) if has_scores else 0.0
+        added = float((block - larger).exp().sum()) if has_scores else 0.0
+        steps.append(Running(first, first + len(block) - 1, larger, total, shrink, added))
+        maximum = larger
         total = steps[-1].total
     return steps

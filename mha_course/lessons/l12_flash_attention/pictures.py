@@ -52,18 +52,18 @@ def _draw_maxima(ax: Axes, scores: Tensor, steps: Sequence[Running]) -> None:
 
 def _draw_sums(ax: Axes, steps: Sequence[Running]) -> None:
     tallest = max(step.total for step in steps)
-    look: dict[str, Any] = {"fontsize": TEXT, "color": INK, "linespacing": 1.6, "va": "center"}
+    style: dict[str, Any] = {"fontsize": TEXT, "color": INK, "linespacing": 1.6, "va": "center"}
     for number, step in enumerate(steps):
         left = step.first - 0.1
-        kept = step.before * step.shrink
-        ax.bar(left, kept, color=BAR, width=0.6)
-        ax.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
+        shrunk = step.before * step.shrink
+        ax.bar(left, shrunk, color=BAR, width=0.6)
+        ax.bar(left, step.added, bottom=shrunk, color=ACCENT, width=0.6)
         words = f"the first block:\nsum {step.total:.2f}"
         if number > 0:
             change = f"exp({steps[number - 1].maximum:.1f} − {step.maximum:.1f})"
             product = f"{step.before:.2f} × {step.shrink:.2f} + {step.added:.2f}"
             words = f"shrink: {change} = {step.shrink:.2f}\n{product} = {step.total:.2f}"
-        ax.text(left + 0.45, tallest * 0.6, words, **look)
+        ax.text(left + 0.45, tallest * 0.6, words, **style)
     ax.set_ylim(0, tallest * 1.15)
     title = (
         "the running sum after each block: what is left of the old sum (blue) + the block's own "

@@ -92,18 +92,18 @@ def blocks(num_layers: int, start: Start = "Xavier") -> list[EncoderBlock]:
     "torch" leaves what torch drew. "GPT-2" draws with a spread of 0.02, divided by the root of the
     number of sums in matrices whose results are added (Radford et al. 2019, section 2.3).
     """
-    made = [EncoderBlock(WIDTH, HEADS, INNER).double() for _ in range(num_layers)]
+    stack = [EncoderBlock(WIDTH, HEADS, INNER).double() for _ in range(num_layers)]
     if start == "torch":
-        return made
-    for name, part in [pair for block in made for pair in block.named_modules()]:
-        if isinstance(part, nn.Linear):
-            nn.init.zeros_(part.bias)
+        return stack
+    for name, module in [pair for block in stack for pair in block.named_modules()]:
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
             if start == "Xavier":
-                nn.init.xavier_uniform_(part.weight)
+                nn.init.xavier_uniform_(module.weight)
             else:
                 sums = 2 * num_layers if name in ("attention.out_proj", "feed_forward.3") else 1
-                nn.init.normal_(part.weight, std=0.02 / sums**0.5)
-    return made
+                nn.init.normal_(module.weight, std=0.02 / sums**0.5)
+    return stack
 
 
 def mean_cosine(x: Tensor) -> float:
@@ -115,8 +115,8 @@ def mean_cosine(x: Tensor) -> float:
     # bare stacks shrink below the 1e-12 that F.normalize divides by otherwise
     unit = F.normalize(x, dim=-1, eps=1e-30)  # (B, S, C)
     cosines = unit @ unit.mT  # (B, S, S)
-    others = ~torch.eye(x.size(1), dtype=torch.bool)
-    return float(cosines[:, others].mean())
+    different = ~torch.eye(x.size(1), dtype=torch.bool)
+    return float(cosines[:, different].mean())
 
 
 def _measure_once(

@@ -58,8 +58,8 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
 
     wire(watched, *arguments)
     unused = ", ".join(name for name in PARTS if name not in called)
-    said = f"You never called {unused}. Each half is x plus what a part returns for norm(x)."
-    return (None, said) if unused else None
+    message = f"You never called {unused}. Each half is x plus what a part returns for norm(x)."
+    return (None, message) if unused else None
 
 
 def _norm(

@@ -107,11 +107,11 @@ class TrainingFilm(Player):
 
     def _sentence(self) -> str:
         rise = self._to_target()
-        shares = [f"{rise[i]:.2f} at step {self._step(i)}" for i in self.moments]
+        weights = [f"{rise[i]:.2f} at step {self._step(i)}" for i in self.moments]
         text = f"How much of its weight “it” puts on “cat” in head {self._best()} of layer "
-        text += f"{self._layer}: {', '.join(dict.fromkeys(shares))}."
+        text += f"{self._layer}: {', '.join(dict.fromkeys(weights))}."
         if self.losses:
-            first, last = (np.mean(part) for part in (self.losses[:WINDOW], self.losses[-WINDOW:]))
+            first, last = np.mean(self.losses[:WINDOW]), np.mean(self.losses[-WINDOW:])
             text += f" The loss goes from {first:.2f} to {last:.2f} nats a word."
         return text
 
@@ -131,8 +131,8 @@ class TrainingFilm(Player):
         rows = self.weights[self.moments, self._best(), self._row]  # (4, S)
         marks = {self._step(i): f"{n}" for n, i in enumerate(self.moments, 1)}
         names = [f"{n}: step {self._step(i)}" for n, i in enumerate(self.moments, 1)]
-        look: dict[str, Any] = {"queries": names, "keys": self.options["tokens"], "scale": WEIGHTS}
-        plots.heatmap(rows, annotate=True, title=f"“it” in head {self._best()}", ax=above, **look)
+        style: dict[str, Any] = {"queries": names, "keys": self.options["tokens"], "scale": WEIGHTS}
+        plots.heatmap(rows, annotate=True, title=f"“it” in head {self._best()}", ax=above, **style)
         above.set(xlabel="", ylabel="")
         window = min(WINDOW, len(self.losses))
         curve: dict[str, Any] = {"window": window, "every_step": True, "marks": marks, "ax": below}

@@ -41,14 +41,14 @@ def block_readings(readings: Sequence[Mapping[str, float]]) -> Figure:
     ax = _canvas(312)
     stream = 165
     _draw_block(ax, stream, pre_norm=True)
-    for y, shares in zip(READ, readings, strict=True):
+    for y, reading in zip(READ, readings, strict=True):
         _draw_line(ax, [(stream, y), (stream - 24, y)])
-        for n, (name, share) in enumerate(shares.items()):
-            at = y + 21 * (n - (len(shares) - 1) / 2)
+        for n, (name, value) in enumerate(reading.items()):
+            at = y + 21 * (n - (len(reading) - 1) / 2)
             color = ACCENT if n == 0 else INK
-            _draw_line(ax, [(46, at), (46 + 50 * share, at)], width=11, color=color)
+            _draw_line(ax, [(46, at), (46 + 50 * value, at)], width=11, color=color)
             ax.text(40, at, name, ha="right", va="center", color=INK)
-            ax.text(102, at, f"{share:.2f}", va="center", color=INK)
+            ax.text(102, at, f"{value:.2f}", va="center", color=INK)
     return figure_of(ax)
 
 
@@ -76,8 +76,8 @@ def _draw_block(ax: Axes, x: int, *, pre_norm: bool) -> None:
 def _draw_line(
     ax: Axes, points: Sequence[tuple[float, float]], width: float = 2, color: str = INK
 ) -> None:
-    look: dict[str, Any] = {"linewidth": 0.75 * width, "solid_capstyle": "butt", "zorder": 1}
-    ax.plot(*zip(*points, strict=True), color=color, **look)
+    style: dict[str, Any] = {"linewidth": 0.75 * width, "solid_capstyle": "butt", "zorder": 1}
+    ax.plot(*zip(*points, strict=True), color=color, **style)
 
 
 def _draw_box(ax: Axes, middle: tuple[int, int], width: int, height: int, name: str) -> None:
@@ -87,32 +87,32 @@ def _draw_box(ax: Axes, middle: tuple[int, int], width: int, height: int, name: 
     box(ax, corner, width, height, name, color="white", edge=INK, rounding=13, zorder=2)
 
 
-def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
+def norm_groups(groups: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
     """Draw which numbers of x (B, S, C) share their mean with one of them, for each way to choose
     axes.
 
-    Args: ways maps a title to the axes that the mean is taken over, such as (2,); shape is B, S, C.
+    Args: groups maps a title to the axes that the mean is taken over, such as (2,); shape is B, S, C.
     """
     (batch, tokens, width) = shape
     chosen = (0, 1, 2)
-    look: dict[str, Any] = {"fontsize": SMALL, "color": INK}
-    figure = plots.new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
+    style: dict[str, Any] = {"fontsize": SMALL, "color": INK}
+    figure = plots.new_figure(2.7 * len(groups), 0.3 + 0.24 * batch * (tokens + 1.6))
     for ax, (title, dims) in zip(
-        figure.subplots(1, len(ways), squeeze=False)[0], ways.items(), strict=True
+        figure.subplots(1, len(groups), squeeze=False)[0], groups.items(), strict=True
     ):
         over = {dim % 3 for dim in dims}
         for b, s, c in np.ndindex(shape):
-            shares = all(axis in over or (b, s, c)[axis] == chosen[axis] for axis in range(3))
-            color = INK if (b, s, c) == chosen else ACCENT if shares else QUIET
+            in_group = all(axis in over or (b, s, c)[axis] == chosen[axis] for axis in range(3))
+            color = INK if (b, s, c) == chosen else ACCENT if in_group else QUIET
             corner = (c, b * (tokens + 1.6) + s)
             ax.add_patch(Rectangle(corner, 1, 1, facecolor=color, edgecolor="white", linewidth=1))
         for b in range(batch):
             top = b * (tokens + 1.6)
-            ax.text(0, top - 0.25, f"sentence {b}", **look)
+            ax.text(0, top - 0.25, f"sentence {b}", **style)
             side = {"rotation": 90, "ha": "right", "va": "center"}
-            ax.text(-0.2, top + tokens / 2, "words", **side, **look)
+            ax.text(-0.2, top + tokens / 2, "words", **side, **style)
         bottom = batch * (tokens + 1.6) - 1.6
-        ax.text(width / 2, bottom + 0.2, "channels", ha="center", va="top", **look)
+        ax.text(width / 2, bottom + 0.2, "channels", ha="center", va="top", **style)
         axes = ", ".join("BSC"[dim] for dim in sorted(over))
         ax.set_title(f"{title}\nover {axes}", loc="left", fontsize=TEXT)
         ax.set(xlim=(-0.9, width), ylim=(bottom + 1, -1.2), aspect="equal")

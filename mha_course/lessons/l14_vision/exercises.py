@@ -20,15 +20,15 @@ def _inside_out(order: tuple[int, ...]) -> Callable[[Tensor, int], Tensor]:
     """Return patchify that cuts each side into n pieces, and brings the axes into an order."""
 
     def patchify(x: Tensor, n: int) -> Tensor:
-        cut = x.unflatten(3, (n, -1)).unflatten(2, (n, -1))
-        return cut.permute(order).reshape(len(x), -1, 3 * n * n)
+        grid = x.unflatten(3, (n, -1)).unflatten(2, (n, -1))
+        return grid.permute(order).reshape(len(x), -1, 3 * n * n)
 
     return patchify
 
 
 def _sides_exchanged(x: Tensor, n: int) -> Tensor:
-    cut = x.reshape(len(x), 3, x.size(3) // n, n, x.size(2) // n, n)
-    return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    grid = x.reshape(len(x), 3, x.size(3) // n, n, x.size(2) // n, n)
+    return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 def _four_by_four(x: Tensor, n: int) -> Tensor:

@@ -42,11 +42,11 @@ class PatchLab(Lab):
     ) -> None:
         self._images = pictures.images[:COUNT]
         weights = transformer.attention_weights(self._images)[..., 1:].cpu()  # (L, B, H, S, N)
-        seen = vision.shape_patches(pictures)[:COUNT, None, None]  # (B, 1, 1, N)
+        on_shape = vision.shape_patches(pictures)[:COUNT, None, None]  # (B, 1, 1, N)
         self._weights = weights
         self._lights = (FULL * weights / weights.amax(-1, keepdim=True)).round().to(torch.uint8)
-        shares = (weights * seen).sum(-1) / weights.sum(-1)  # (L, B, H, S)
-        self._shares = (100 * shares).round().to(torch.uint8)
+        on_shapes = (weights * on_shape).sum(-1) / weights.sum(-1)  # (L, B, H, S)
+        self._shares = (100 * on_shapes).round().to(torch.uint8)
         self._names = [pictures.describe(n) for n in range(len(self._images))]
         self._png = list(map(_png, self._images))
         layers = tuple(range(len(weights)))
@@ -62,10 +62,10 @@ class PatchLab(Lab):
     def draw(self, picture: int, layer: int, query: int) -> tuple[Panels, str]:
         """Draw the picture, and again for each head, as light as its weights are large."""
         lights = self._lights[layer, picture, :, query].tolist()
-        whole = [FULL] * len(lights[0])
-        titled = {"the image": whole, **{f"head {n}": row for n, row in enumerate(lights)}}
-        shares = ", ".join(f"{n / 100:.2f}" for n in self._shares[layer, picture, :, query])
-        who = f"patch {query - 1}" if query else "the class token"
+        full = [FULL] * len(lights[0])
+        titled = {"the image": full, **{f"head {n}": row for n, row in enumerate(lights)}}
+        on_shapes = ", ".join(f"{n / 100:.2f}" for n in self._shares[layer, picture, :, query])
+        query_name = f"patch {query - 1}" if query else "the class token"
         return tuple(
             {
                 "kind": "patches", "title": title, "note": "", "image": self._png[picture],
@@ -74,15 +74,15 @@ class PatchLab(Lab):
             for title, light in titled.items()
         ), (
             f"{self._names[picture].capitalize()}. In layer {layer}, this much of the weight of "
-            f"{who} falls on the left and the right shape, by head: {shares}."
+            f"{query_name} falls on the left and the right shape, by head: {on_shapes}."
         )  # fmt: skip
 
     def picture(self) -> Figure:
         """Draw the same without a browser."""
         number, layer, query = self.values.values()
         rows = {f"head {n}": row for n, row in enumerate(self._weights[layer, number, :, query])}
-        asked = query - 1 if query else None
-        return attention_overlay(self._images[number], rows, vision.GRID, query=asked, across=5)
+        framed = query - 1 if query else None
+        return attention_overlay(self._images[number], rows, vision.GRID, query=framed, across=5)
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the script that answers in a page, and what it looks up."""

@@ -22,8 +22,7 @@ DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 def image_grid(images: Mapping[str, Tensor], *, across: int = 4) -> Figure:
     """Draw images (3, height, width) with their titles, in rows of ``across``."""
-    first = next(iter(images.values()))
-    axes = _grid(len(images), across, first.shape[1:])
+    axes = _grid(len(images), across, next(iter(images.values())).shape[1:])
     for ax, (title, image) in zip(axes, images.items(), strict=True):
         ax.imshow(_pixels(image))
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
@@ -42,12 +41,12 @@ def patches(image: Tensor, patch_size: int) -> Figure:
     gap = 0.18
     for number in range(rows * columns):
         row, column = divmod(number, columns)
-        piece = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
+        patch = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
         x, y = column * (1 + gap), row * (1 + gap)
-        grid.imshow(piece, extent=(x, x + 1, y + 1, y))
-        look = {"fontsize": SMALL, "va": "top", "color": "white", "bbox": _PLATE}
-        grid.text(x + 0.05, y + 0.08, str(number), **look)
-        line.imshow(piece, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
+        grid.imshow(patch, extent=(x, x + 1, y + 1, y))
+        style = {"fontsize": SMALL, "va": "top", "color": "white", "bbox": _PLATE}
+        grid.text(x + 0.05, y + 0.08, str(number), **style)
+        line.imshow(patch, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
     grid.set(xlim=(0, columns * (1 + gap)), ylim=(rows * (1 + gap), 0))
     grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=TEXT, color=INK)
     line.set(xlim=(0, rows * columns * (1 + gap)), ylim=(1, 0))
@@ -78,17 +77,17 @@ def attention_overlay(
     axes = _grid(len(weights) + 1, across, pixels.shape[:2])
     axes[0].imshow(pixels)
     axes[0].set_title("the image", loc="left", fontsize=TEXT, color=INK)
-    for ax, (title, shares) in zip(axes[1:], weights.items(), strict=True):
-        numbers = as_array("attention_overlay", shares, ("N",))
+    for ax, (title, row_weights) in zip(axes[1:], weights.items(), strict=True):
+        numbers = as_array("attention_overlay", row_weights, ("N",))
         light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)
         ax.imshow(pixels * np.kron(light, np.ones(side))[:, :, None])
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
     if query is not None:
         row, column = divmod(query, grid[1])
         corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-        look: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
+        style: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
         for ax in axes:
-            ax.add_patch(Rectangle(corner, side[1], side[0], **look))
+            ax.add_patch(Rectangle(corner, side[1], side[0], **style))
     return axes[0].figure.canvas.figure
 
 

@@ -63,17 +63,17 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
     kinds = torch.randint(0, len(KINDS), (scenes, 3), **dice)  # (B, 3)
     images, covered = _paint(colours, kinds, dice)
     # by how many parts each picture of a pair is turned: none, and one or two, in either order
-    turns = torch.randint(1, 3, (scenes, 1), **dice).expand(-1, 2).clone()  # (B, 2)
-    turns.scatter_(1, torch.randint(0, 2, (scenes, 1), **dice), 0)
-    order = (torch.arange(3, device=generator.device) + turns.flatten()[:, None]) % 3
-    twins = [one.repeat_interleave(2, dim=0) for one in (images, covered, colours, kinds)]
+    shifts = torch.randint(1, 3, (scenes, 1), **dice).expand(-1, 2).clone()  # (B, 2)
+    shifts.scatter_(1, torch.randint(0, 2, (scenes, 1), **dice), 0)
+    order = (torch.arange(3, device=generator.device) + shifts.flatten()[:, None]) % 3
+    twins = [tensor.repeat_interleave(2, dim=0) for tensor in (images, covered, colours, kinds)]
     columns = _columns(order)  # (2*B, width)
     images = twins[0].gather(3, columns[:, None, None].expand_as(twins[0]))
     shapes = twins[1].gather(2, columns[:, None].expand_as(twins[1]))
     shapes[:, :, PART : STARTS[2]] = False  # the middle one is not asked about
-    colours, kinds = (one.gather(1, order) for one in twins[2:])
+    colours, kinds = (tensor.gather(1, order) for tensor in twins[2:])
     same = (colours[:, 0] == colours[:, 2]).long()
-    return Pictures(*(one[:count] for one in (images, same, shapes, colours, kinds)))
+    return Pictures(*(tensor[:count] for tensor in (images, same, shapes, colours, kinds)))
 
 
 def _columns(order: Tensor) -> Tensor:
@@ -110,8 +110,8 @@ def _cover(centres: Tensor, kinds: Tensor) -> Tensor:
     """Return which pixels each shape covers."""
     rows = torch.arange(HEIGHT, device=centres.device) + 0.5
     columns = torch.arange(WIDTH, device=centres.device) + 0.5
-    down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 3, height, 1)
-    across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 3, 1, width)
-    square = (down < _HALF) & (across < _HALF)  # (B, 3, height, width)
-    disc = down.square() + across.square() < _RADIUS**2  # (B, 3, height, width)
+    dy = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 3, height, 1)
+    dx = (columns - centres[:, :, 1, None, None]).abs()  # (B, 3, 1, width)
+    square = (dy < _HALF) & (dx < _HALF)  # (B, 3, height, width)
+    disc = dy.square() + dx.square() < _RADIUS**2  # (B, 3, height, width)
     return torch.where(kinds[:, :, None, None] == 0, square, disc)  # (B, 3, height, width)

@@ -28,16 +28,16 @@ _GREY = 0.5
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
     """Cut images (B, 3, height, width) into patches, row by row, each (channel, row, column)."""
-    cut = (-1, patch_size)
-    grid = images.unflatten(3, cut).unflatten(2, cut)  # (B, 3, rows, patch, columns, patch)
+    sizes = (-1, patch_size)
+    grid = images.unflatten(3, sizes).unflatten(2, sizes)  # (B, 3, rows, patch, columns, patch)
     patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, patch, patch)
     return patches.flatten(3).flatten(1, 2)  # (B, N, 3*patch*patch)
 
 
 def unpatchify(patches: Tensor, patch_size: int, columns: int) -> Tensor:
     """Undo patchify: patches (B, N, 3·patch·patch) to images (B, 3, height, width)."""
-    cut = patches.unflatten(2, (3, patch_size, patch_size)).unflatten(1, (-1, columns))
-    grid = cut.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, patch, columns, patch)
+    split = patches.unflatten(2, (3, patch_size, patch_size)).unflatten(1, (-1, columns))
+    grid = split.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, patch, columns, patch)
     return grid.flatten(4).flatten(2, 3)  # (B, 3, rows*patch, columns*patch)
 
 
@@ -154,8 +154,8 @@ def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = 
 
 def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
     """Return the share of right answers if hidden patches (B, N) are not keys in any layer."""
-    seen = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
-    return accuracy(model, pictures, seen[:, None, None])
+    visible = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
+    return accuracy(model, pictures, visible[:, None, None])
 
 
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
@@ -207,9 +207,9 @@ def vision_start(seed: int) -> dict[str, Any]:
         model = VisionTransformer()
     pictures = shapes.draw(1000, torch.Generator().manual_seed(99))
     train(model, training_batches(1), answer_loss, steps=STEPS, lr=RATE, progress=False)
-    most, colours = weights_by_colour(model, pictures)[0].max(-1)
+    weights, colours = weights_by_colour(model, pictures)[0].max(-1)
     return {
         "accuracy": accuracy(model, pictures),
         "colours": [list(shapes.COLOURS)[number] for number in colours.tolist()],
-        "weights": most.tolist(),
+        "weights": weights.tolist(),
     }

@@ -71,7 +71,7 @@ def generate(
         else:
             chances = next_token_probabilities(logits, temperature, top_k)  # (B, V)
             # Drawn where the generator is, so that a seed gives the same words on every device.
-            where = ids.device if generator is None else generator.device
-            chosen = torch.multinomial(chances.to(where), 1, generator=generator)  # (B, 1)
+            device = ids.device if generator is None else generator.device
+            chosen = torch.multinomial(chances.to(device), 1, generator=generator)  # (B, 1)
         ids = torch.cat((ids, chosen.to(ids.device)), dim=1)  # (B, S+1)
     return ids

@@ -85,8 +85,8 @@ def _probabilities(
 
 def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
     """Set to 0 after the softmax what is not among the largest."""
-    shares = (logits / temperature).softmax(-1)
-    return shares if top_k is None else shares * (shares >= shares.topk(top_k).values[:, -1:])
+    chances = (logits / temperature).softmax(-1)
+    return chances if top_k is None else chances * (chances >= chances.topk(top_k).values[:, -1:])
 
 
 def judge_draft(
@@ -98,8 +98,8 @@ def judge_draft(
     result = answer(p / p.sum(), q / q.sum(), draft, uniform)
     if not isinstance(result, (tuple, list)):
         return result
-    made = [torch.tensor(bool(x)) if isinstance(x, (bool, np.bool_)) else x for x in result]
-    return tuple(x.detach() if isinstance(x, Tensor) else x for x in made)
+    tensors = [torch.tensor(bool(x)) if isinstance(x, (bool, np.bool_)) else x for x in result]
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in tensors)
 
 
 def _accepting(accept: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,9 +135,9 @@ def _redraw_without_draft(
     p: Tensor, q: Tensor, draft: int, uniform: float
 ) -> tuple[Tensor, Tensor]:
     """Redraw from p without the word that was drafted."""
-    others = p.clone()
-    others[draft] = 0
-    return uniform < p[draft] / q[draft], others / others.sum()
+    remaining = p.clone()
+    remaining[draft] = 0
+    return uniform < p[draft] / q[draft], remaining / remaining.sum()
 
 
 def _more(p: Tensor, q: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class SamplingLab(Lab):
         )
         right = [recognise(words) is not None for words in written]
         texts = [" ".join(words) for words in written]
-        marks = ["✓" if good else "✗" for good in right]
+        marks = ["✓" if is_right else "✗" for is_right in right]
         title = f"the next word: {SHOWN} of {len(WORDS)}"
         note = "✓: the grammar could have made it"
         panels: Panels = (
@@ -77,9 +77,9 @@ class SamplingLab(Lab):
             table("it writes", ("sentence", ""), list(zip(texts, marks, strict=True)), note),
         )
         begun = f"After “{start}”" if start else "At the start of a sentence"
-        kept = f"top {top_k}" if top_k else "all words"
+        choice = f"top {top_k}" if top_k else "all words"
         return panels, (
-            f"Temperature {temperature:g}, {kept}. {begun} the likeliest next word is "
+            f"Temperature {temperature:g}, {choice}. {begun} the likeliest next word is "
             f"“{names[0]}”, with {best.values[0]:.2f}. The grammar could have made {sum(right)} "
             f"of {LINES} sentences."
         )

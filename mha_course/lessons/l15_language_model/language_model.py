@@ -134,13 +134,13 @@ def surprise_at_nouns(
 ) -> list[tuple[str | float, ...]]:
     """Return the mean surprise at the words that reveal the nouns, with a column for each group."""
     rows = {"first adjective": (0, 0), "second adjective": (1, 0), "second noun": (1, 1)}
-    found: dict[str, list[float]] = {name: [] for name in rows}
+    means_of: dict[str, list[float]] = {name: [] for name in rows}
     for texts in groups:
         every = surprisal(predictor, encode([text.words for text in texts]))  # (N, S - 1)
         for name, (noun, word) in rows.items():
             at = torch.tensor([text.pairs["noun"][noun][word] for text in texts])
-            found[name].append(every[torch.arange(len(texts)), at].mean().item())
-    return [(name, *means) for name, means in found.items()]
+            means_of[name].append(every[torch.arange(len(texts)), at].mean().item())
+    return [(name, *means) for name, means in means_of.items()]
 
 
 def limit(texts: Sequence[Sentence], split: str) -> float:
@@ -169,10 +169,10 @@ def write(
     ids = prompt(start).repeat(count, 1).to(model.device)  # (B, S)
     dice = torch.Generator().manual_seed(seed)
     steps = LONGEST - ids.size(1)
-    whole = generate(
+    sequences = generate(
         model, ids, steps, temperature=temperature, top_k=top_k, generator=dice, cached=cached
     )
-    return [decode(row) for row in whole]
+    return [decode(row) for row in sequences]
 
 
 @torch.no_grad()

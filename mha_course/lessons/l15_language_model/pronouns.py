@@ -30,12 +30,12 @@ def unseen() -> list[Sentence]:
 def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
     """Return which share of all pronouns is the likeliest word at its place, 0 to 1."""
     ids = language.encode([text.words for text in texts]).to(getattr(model, "device", "cpu"))
-    hits = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
-    asked = [
+    correct = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
+    pronouns = [
         (number, place) for number, text in enumerate(texts) for place, _ in text.pairs["pronoun"]
     ]
-    rows, places = torch.tensor(asked, device=hits.device).T
-    return int(hits[rows, places].sum()) / len(asked)
+    rows, places = torch.tensor(pronouns, device=correct.device).T
+    return int(correct[rows, places].sum()) / len(pronouns)
 
 
 def report(model: CausalLanguageModel) -> dict[str, Any]:

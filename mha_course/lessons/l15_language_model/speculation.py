@@ -20,8 +20,8 @@ def accept_or_redraw(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[
     if not: what p has more than q, normalised, or p itself where it is q.
     """
     accepted = uniform < p[draft] / q[draft]
-    more = (p - q).clamp(min=0)  # (V,)
-    residual = more / more.sum() if more.any() else p  # (V,)
+    excess = (p - q).clamp(min=0)  # (V,)
+    residual = excess / excess.sum() if excess.any() else p  # (V,)
     return accepted, residual
 
 
@@ -75,17 +75,17 @@ def surprisal(model: Predictor, small: Predictor, ids: Tensor, drafts: int) -> T
     p, q = (f(ids[:, :-1]).softmax(-1).double().cpu() for f in (model, small))  # (B, S-1, V)
     as_draft = (q * (p / q).clamp(max=1)).nan_to_num(0.0)  # (B, S-1, V)
     refused = 1 - as_draft.sum(-1, keepdim=True)  # (B, S-1, 1)
-    more = (p - q).clamp(min=0)  # (B, S-1, V)
-    redrawn = refused * (more / more.sum(-1, keepdim=True)).nan_to_num(0.0)  # (B, S-1, V)
-    ways = [chances.gather(-1, words).squeeze(-1) for chances in (as_draft, redrawn, p)]
+    excess = (p - q).clamp(min=0)  # (B, S-1, V)
+    redrawn = refused * (excess / excess.sum(-1, keepdim=True)).nan_to_num(0.0)  # (B, S-1, V)
+    paths = [chances.gather(-1, words).squeeze(-1) for chances in (as_draft, redrawn, p)]
     # the probability that so many drafts of this pass are left, in each column; at first all are
     left = torch.eye(drafts + 1, dtype=torch.float64)[-1:]  # (1, K+1)
-    found = []
-    for draft, other, last in zip(*(way.unbind(1) for way in ways), strict=True):
-        kept = left[:, 1:] * draft[:, None]  # (B, K)
-        again = left[:, 1:].sum(-1) * other + left[:, 0] * last  # (B,)
-        left = torch.cat((kept, again[:, None]), dim=1)  # (B, K+1)
+    surprisals = []
+    for draft, redraw, bonus in zip(*(path.unbind(1) for path in paths), strict=True):
+        accepted = left[:, 1:] * draft[:, None]  # (B, K)
+        new_pass = left[:, 1:].sum(-1) * redraw + left[:, 0] * bonus  # (B,)
+        left = torch.cat((accepted, new_pass[:, None]), dim=1)  # (B, K+1)
         total = left.sum(-1)  # (B,)
         left = left / total[:, None]  # (B, K+1)
-        found.append(-total.log())
-    return torch.stack(found, dim=1).masked_fill(words[..., 0] == PAD, 0.0)  # (B, S-1)
+        surprisals.append(-total.log())
+    return torch.stack(surprisals, dim=1).masked_fill(words[..., 0] == PAD, 0.0)  # (B, S-1)

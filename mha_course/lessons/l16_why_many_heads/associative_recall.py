@@ -26,9 +26,9 @@ class AssociativeRecall(Task):
         x = torch.randn(runs, count, 17, self.width, **dice)  # (runs, N, 17, C)
         position = torch.randint(16, (runs, count, 1), **dice) + 1  # (runs, N, 1)
         at = position[..., None].expand(-1, -1, -1, self.width)  # (runs, N, 1, C)
-        wanted = x.gather(2, at)[:, :, 0]  # (runs, N, C)
+        chosen = x.gather(2, at)[:, :, 0]  # (runs, N, C)
         x[:, :, 1:, 31] = 0.0
-        x[:, :, 0, :16] = wanted[..., :16]
+        x[:, :, 0, :16] = chosen[..., :16]
         x[:, :, 0, 16:31] = 0.0
         x[:, :, 0, 31] = 1.0
-        return x, wanted[..., 16:31]
+        return x, chosen[..., 16:31]

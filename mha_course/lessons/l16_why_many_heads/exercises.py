@@ -87,8 +87,8 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
     heads = []
     for row, value, output in zip(weights.unbind(1), w_v.chunk(2), w_o.chunk(2, 1), strict=True):
         at = row.gather(1, places.T)  # 64 drawings, 3 places
-        rest = torch.stack([row.scatter(1, place[:, None], 0.0).amax(-1) for place in places], 1)
-        sees = [name for name, above in zip(PLACES, (at > rest).all(0), strict=True) if above]
+        others = torch.stack([row.scatter(1, place[:, None], 0.0).amax(-1) for place in places], 1)
+        sees = [name for name, above in zip(PLACES, (at > others).all(0), strict=True) if above]
         sees = [ALL] if row.max() - row.min() < 1e-6 else sees
         path = output[:d] @ value[:, : d + 3]  # from the content and the three marks
         times = path.diagonal().mean()
@@ -144,9 +144,9 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
         advice = ROWS[name].why
     elif {ALL, ""} & {first.sees, second.sees}:
         advice = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
-    says = f"{in_words(0, first)}, and {in_words(1, second)}"
-    where = "See lesson 16, Why many heads: Do it: two heads that subtract."
-    return name, f"With d = {d}, {says}. {advice} {where}"
+    summary = f"{in_words(0, first)}, and {in_words(1, second)}"
+    reference = "See lesson 16, Why many heads: Do it: two heads that subtract."
+    return name, f"With d = {d}, {summary}. {advice} {reference}"
 
 
 EXERCISES = [

@@ -47,9 +47,9 @@ def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Fig
     """
 
     def draw(d: int) -> tuple[Figure, str]:
-        given = builder(d)
-        owner = "the course's" if given is None else "your"
-        w_q, w_k, w_v, w_o = (w.double() for w in given or lesson.build_subtractor(d))
+        matrices = builder(d)
+        owner = "the course's" if matrices is None else "your"
+        w_q, w_k, w_v, w_o = (w.double() for w in matrices or lesson.build_subtractor(d))
         x, places = lesson.flagged_tokens(d)
         q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in (w_q, w_k))
         weights = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token

@@ -62,7 +62,7 @@ MOVED = 1e-3
 def _rows_left(answered: Tensor, weights: Tensor, v: Tensor) -> Tensor:
     """Return which rows are as they came in, although they can move, (T,)."""
     moved, can_move = (
-        (other - weights).abs().amax(-1) for other in (answered, other_weights(weights, v))
+        (changed - weights).abs().amax(-1) for changed in (answered, other_weights(weights, v))
     )
     # along any free direction a row moves by its smallest weight at least
     return (moved < MOVED) & (can_move > 20 * MOVED) & (weights.amin(-1) > 10 * MOVED)
@@ -107,8 +107,8 @@ def _not_other_weights(
     answered = answered.detach().to(v)
     if not answered.isfinite().all():
         return None, "Some of the weights are NaN or inf. Did you divide by 0?"
-    left = _rows_left(answered, weights_, v)
-    if left.all():
+    unmoved = _rows_left(answered, weights_, v)
+    if unmoved.all():
         return "same-weights", ROWS["same-weights"].text
     if (answered < -ROUNDING).any():
         return "negative-weights", (
@@ -126,8 +126,8 @@ def _not_other_weights(
             f"Your rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
             f"{ROWS['sum-moved'].why}"
         )
-    if left.any():
-        rows = ", ".join(str(row) for row in left.nonzero().flatten().tolist())
+    if unmoved.any():
+        rows = ", ".join(str(row) for row in unmoved.nonzero().flatten().tolist())
         return "rows-left", (
             f"You left rows unchanged that can move: {rows}. {ROWS['rows-left'].why}"
         )

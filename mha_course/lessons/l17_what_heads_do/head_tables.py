@@ -123,13 +123,13 @@ def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
 
 
 def _replace_word(
-    texts: Sequence[Sentence], relation: str, which: int, word: str
+    texts: Sequence[Sentence], relation: str, index: int, word: str
 ) -> list[Sentence]:
     """Return a sentence for each pair of a relation, with another word as its first or second."""
     replaced = []
     for text in texts:
         for pair in text.pairs.get(relation, ()):
-            words = (*text.words[: pair[which]], word, *text.words[pair[which] + 1 :])
+            words = (*text.words[: pair[index]], word, *text.words[pair[index] + 1 :])
             replaced.append(replace(text, words=words, pairs={relation: (pair,)}))
     return replaced
 
@@ -144,11 +144,11 @@ def with_because(
     """
     rows: list[tuple[str | float, ...]] = []
     for relation, heads in {"pronoun": (5,), "subject": (5,), "adjective": (1, 3, 6, 7)}.items():
-        changed = [_replace_word(texts, relation, which, "because") for which in (1, 0)]
-        measured = [relation_table(model, each, [relation])[0] for each in (texts, *changed)]
+        changed = [_replace_word(texts, relation, index, "because") for index in (1, 0)]
+        measured = [relation_table(model, column, [relation])[0] for column in (texts, *changed)]
         measured.insert(1, baseline_table(model, texts, [relation])[0])
         for head in heads:
-            weights = (float(each[head]) for each in measured)
+            weights = (float(column[head]) for column in measured)
             rows.append((head_names(model)[head], RELATIONS[relation], *weights))
     return rows
 

@@ -35,11 +35,11 @@ def distance_moved(
     """
     ratios = []
     for layer, head in all_heads(model):
-        met = after_attention(model, known, layer)
+        known_words = after_attention(model, known, layer)
         ablated = ablate_heads(model, [(layer, head)], means)
         moved, intact = (
-            torch.cdist(after_attention(each, texts, layer), met).amin(1).mean()
-            for each in (ablated, model)
+            torch.cdist(after_attention(variant, texts, layer), known_words).amin(1).mean()
+            for variant in (ablated, model)
         )
         ratios.append(moved / intact)
     return torch.stack(ratios)
@@ -57,7 +57,7 @@ def pronoun_directions(model: MaskedWordModel, layer: int, head: int) -> Tensor:
     values = block.attention.v_proj(words)[:, width * head : width * (head + 1)]  # (V, D)
     index = {word: number for number, word in enumerate(vocabulary())}
     means = [
-        values[[index[noun] for noun, own in PRONOUNS.items() if own == pronoun]].mean(0)
+        values[[index[noun] for noun, its in PRONOUNS.items() if its == pronoun]].mean(0)
         for pronoun in sorted(set(PRONOUNS.values()))
     ]
     centred = torch.stack(means) - torch.stack(means).mean(0)  # (4, D), of rank 3
@@ -71,8 +71,8 @@ def ablate_directions(model: MaskedWordModel, head: Head, directions: Tensor) ->
     layer, number = head
     width = directions.size(1)
     weight = ablated.blocks[layer].attention.out_proj.weight
-    own = slice(width * number, width * (number + 1))
-    weight[:, own] -= weight[:, own] @ directions.T @ directions  # orthonormal rows
+    columns = slice(width * number, width * (number + 1))
+    weight[:, columns] -= weight[:, columns] @ directions.T @ directions  # orthonormal rows
     return ablated
 
 

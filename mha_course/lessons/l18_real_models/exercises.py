@@ -44,9 +44,9 @@ def to_half_split(weight: Tensor, num_heads: int) -> Tensor:
     return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, width)
 
 
-def with_state(answer: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
+def with_state(answer: Callable[..., Any], x: Tensor, *others: Any) -> Any:
     """Pass the four tensors on by their names in a file; only x gets a gradient."""
-    *stored, num_heads = rest
+    *stored, num_heads = others
     state = {name: tensor.detach() for name, tensor in zip(STORED, stored, strict=True)}
     return answer(x, state, num_heads)
 
@@ -70,7 +70,7 @@ def _build_attention(s: Steps) -> Callable[..., Tensor]:
 
 def _each_turned(w: Tensor) -> Tensor:
     """Return (3C, C) with q, k and v cut, but not transposed."""
-    return torch.cat([part.T for part in w.chunk(3)])
+    return torch.cat([block.T for block in w.chunk(3)])
 
 
 def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tensor]:
@@ -78,8 +78,8 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
 
     def reorder(weight: Tensor, num_heads: int) -> Tensor:
         pairs = (2, -1) if back else (-1, 2)
-        cut = weight.unflatten(axis, (num_heads if heads else 1, *pairs))
-        return cut.transpose(axis + 1, axis + 2).flatten(axis, axis + 2)
+        split = weight.unflatten(axis, (num_heads if heads else 1, *pairs))
+        return split.transpose(axis + 1, axis + 2).flatten(axis, axis + 2)
 
     return reorder
 

@@ -104,9 +104,9 @@ class Checkpoint:
 
     def likeliest(self, logits: Tensor, count: int = 5) -> str:
         """Name the tokens with the highest of some logits (V,), each with its probability."""
-        shares, ids = logits.softmax(-1).topk(count)
+        values, ids = logits.softmax(-1).topk(count)
         return "  ".join(
-            f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True)
+            f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), values.tolist(), strict=True)
         )
 
     def untrained(self, seed: int = 0) -> PreTrainedModel:

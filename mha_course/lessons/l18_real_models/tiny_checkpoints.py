@@ -156,8 +156,8 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
     generator = torch.Generator().manual_seed(seed)
     for words, may_attend, hidden in example.training_batches(seed):
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
-        asked = number[hidden.clamp(min=0)].where(hidden >= 0, -100)
-        targets = F.pad(asked, (1, 2), value=-100)  # (B, S)
+        hidden_ids = number[hidden.clamp(min=0)].where(hidden >= 0, -100)
+        targets = F.pad(hidden_ids, (1, 2), value=-100)  # (B, S)
         ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
         stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
         ids[:, 0] = cls
@@ -197,8 +197,8 @@ def make(family: str, seed: int = 0) -> tuple[PreTrainedModel, Tokenizer]:
 def save(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     """Write a model as transformers does; the names of GPT-2 have no prefix, as on the hub."""
     is_gpt2 = model.config.model_type == "gpt2"
-    whole: Any = model.get_submodule(model.base_model_prefix) if is_gpt2 else model
-    whole.save_pretrained(folder)
+    base: Any = model.get_submodule(model.base_model_prefix) if is_gpt2 else model
+    base.save_pretrained(folder)
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -63,8 +63,8 @@ class LanguageModel(WordModel):
         CausalAttention.
         """
         x = self.token_embedding(ids)  # (B, T, C)
-        for block, kept in zip(self.blocks, caches, strict=True):
-            x = x + block.attention(block.norm1(x), mask, kept)  # (B, T, C)
+        for block, layer_cache in zip(self.blocks, caches, strict=True):
+            x = x + block.attention(block.norm1(x), mask, layer_cache)  # (B, T, C)
             x = x + block.feed_forward(block.norm2(x))  # (B, T, C)
         return self.to_words(self.encoder.norm(x))  # (B, T, V)
 
@@ -98,7 +98,7 @@ def loss_at_once(model: LanguageModel, ids: Tensor) -> float | None:
     """Return the mean loss of each next word of ids (B, S), each sentence read at once, in batches
     as in training.
     """
-    return _mean(lambda part: language_loss(model, part), ids)
+    return _mean(lambda batch: language_loss(model, batch), ids)
 
 
 def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
@@ -106,7 +106,7 @@ def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
     then a cache.
     """
     try:
-        return _mean(lambda part: _in_use(model, part), ids)
+        return _mean(lambda batch: _in_use(model, batch), ids)
     except (RuntimeError, ShapeError):
         return None
 
@@ -117,19 +117,19 @@ def _in_use(model: LanguageModel, ids: Tensor) -> Tensor:
     mask = ids != PAD
     caches = (KVCache(), KVCache())
     ends = [0, *range(PREFIX, ids.size(1))]  # the last token has nothing behind it
-    parts = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
+    logits = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
     targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding is not asked for
     return F.cross_entropy(
-        torch.cat(parts, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100
+        torch.cat(logits, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100
     )
 
 
 def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
     """Return the mean over all next words of ids (B, S), in batches; None if it is NaN."""
     batches = ids.split(BATCH)
-    asked = [(batch[:, 1:] != PAD).sum() for batch in batches]
-    total = sum(loss(batch) * count for batch, count in zip(batches, asked, strict=True)) / sum(
-        asked
+    counts = [(batch[:, 1:] != PAD).sum() for batch in batches]
+    total = sum(loss(batch) * count for batch, count in zip(batches, counts, strict=True)) / sum(
+        counts
     )
     return round(total.item(), 3) if total.isfinite() else None
 
@@ -140,14 +140,14 @@ def measure(case: str) -> Record:
     ids, curves, rows = fresh(), [], []
     for seed in SEEDS:
         model, losses = train_model(*mistakes, seed=seed)
-        other = new_model(*mistakes).eval()
-        other.load_state_dict(_right_parameters(seed))
+        repaired = new_model(*mistakes).eval()
+        repaired.load_state_dict(_right_parameters(seed))
         with torch.no_grad(), seeded(seed):
             at_once, in_use = loss_at_once(model, ids), loss_in_use(model, ids)
-            rows.append((at_once, in_use, loss_at_once(other, ids)))
+            rows.append((at_once, in_use, loss_at_once(repaired, ids)))
         curves.append(losses)
-    parts = [curves[0][at : at + EVERY] for at in range(0, STEPS, EVERY)]
-    means = [round(math.fsum(part) / EVERY, 2) for part in parts]
+    windows = [curves[0][at : at + EVERY] for at in range(0, STEPS, EVERY)]
+    means = [round(math.fsum(window) / EVERY, 2) for window in windows]
     return Record(means, *map(list, zip(*rows, strict=True)))
 
 

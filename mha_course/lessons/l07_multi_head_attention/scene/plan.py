@@ -124,7 +124,7 @@ class ScenePlan:
 
     def _parts(self, C: int) -> dict[str, Part]:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": self.top, "h": self.side}
-        cut = {**plain, "bands": self.H, "w": BANDS}
+        banded = {**plain, "bands": self.H, "w": BANDS}
         square = {**plain, "columns": self.S, "w": self.side, "square": True}
         q = LEFT + WIDE + 54
         scores = q + BANDS + 18
@@ -140,17 +140,17 @@ class ScenePlan:
         }
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
-            "q": {**cut, "x": q},
-            "k": {**cut, **keys, "x": scores},
+            "q": {**banded, "x": q},
+            "k": {**banded, **keys, "x": scores},
             "v": {
-                **cut,
+                **banded,
                 "x": context,
                 "y": self.sizes.height - 14 - self.sizes.values,
                 "h": self.sizes.values,
             },
             "scores": {**square, "x": scores},
             "weights": {**square, "x": weights},
-            "context": {**cut, "x": context},
+            "context": {**banded, "x": context},
             "out": {**plain, "x": context + BANDS + 34},
         }
         for part in parts.values():
@@ -161,12 +161,12 @@ class ScenePlan:
     def _stroke(
         self, path: Path, color: str, shows: str, width: float = 1.5, head: int = -1
     ) -> None:
-        look = {"color": color, "shows": shows, "width": width, "head": head}
-        self.strokes.append({"path": path, **look})
+        style = {"color": color, "shows": shows, "width": width, "head": head}
+        self.strokes.append({"path": path, **style})
 
     def _write(self, text: str, x: float, y: float, shows: str = "always", **style: Any) -> None:
-        look = {"color": "muted", "size": 11, "align": "left", **style}
-        self.texts.append({"text": text, "x": x, "y": y, "shows": shows, **look})
+        drawn = {"color": "muted", "size": 11, "align": "left", **style}
+        self.texts.append({"text": text, "x": x, "y": y, "shows": shows, **drawn})
 
     def _arrow(self, points: Sequence[Point], color: str, shows: str, head: int) -> None:
         """Draw a line from point to point, straight or as an S, and its tip."""
@@ -216,9 +216,9 @@ class ScenePlan:
         }
         for name, (x, y) in names.items():
             color, shows = ("ink", "output") if name == "o" else (name, "projection")
-            look: dict[str, Any] = {"shows": shows, "color": color, "bold": True}
-            self._write("W", x, y, size=13, **look)
-            self._write(name.upper(), 0, y + 3, after=True, **look)
+            style: dict[str, Any] = {"shows": shows, "color": color, "bold": True}
+            self._write("W", x, y, size=13, **style)
+            self._write(name.upper(), 0, y + 3, after=True, **style)
 
     def _scaling(self, names: Sequence[str]) -> None:
         """Draw the paths of rows from scores to weights: made smaller, through the mask's

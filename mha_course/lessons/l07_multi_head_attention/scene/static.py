@@ -39,9 +39,9 @@ def attention_scene(
     plan = ScenePlan(tokens, H, D, x="x" in stages, masked=bool(hidden.any()))
     figure = new_figure(WIDTH / 92, plan.sizes.height / 92, layout="none")
     ax = figure.add_axes((0, 0, 1, 1))
-    for each in plan.strokes:
-        light = 1.0 if each["head"] in (-1, head) else 0.5
-        _stroke(ax, each["path"], COLORS[each["color"]], each["width"], light)
+    for stroke in plan.strokes:
+        light = 1.0 if stroke["head"] in (-1, head) else 0.5
+        _stroke(ax, stroke["path"], COLORS[stroke["color"]], stroke["width"], light)
     for name, part in plan.parts.items():
         _draw_part(ax, name, part, stages[name], head, follow)
     cell = plan.side / len(tokens)
@@ -73,22 +73,22 @@ def _stroke(
 
 
 def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int) -> None:
-    last: Any = None
-    for each in texts:
-        followed = each.get("row", -2) == follow
-        bold = each.get("bold") or followed or each.get("head") == head
+    previous: Any = None
+    for text in texts:
+        followed = text.get("row", -2) == follow
+        bold = text.get("bold") or followed or text.get("head") == head
         style: dict[str, Any] = {
-            "fontsize": TEXT if each["size"] > 11 else SMALL,
+            "fontsize": TEXT if text["size"] > 11 else SMALL,
             "fontweight": "bold" if bold else "normal",
         }
-        style |= {"color": ACCENT if followed else COLORS[each["color"]], "parse_math": False}
-        if each.get("after"):
-            drop = (each["x"], -2 if each["y"] != last.get_position()[1] else 0)
-            last = ax.annotate(
-                each["text"],
+        style |= {"color": ACCENT if followed else COLORS[text["color"]], "parse_math": False}
+        if text.get("after"):
+            drop = (text["x"], -2 if text["y"] != previous.get_position()[1] else 0)
+            previous = ax.annotate(
+                text["text"],
                 (1, 0),
                 drop,
-                xycoords=last,
+                xycoords=previous,
                 textcoords="offset points",
                 va="bottom",
                 **style,
@@ -96,11 +96,11 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
         else:
             placement = (
                 {"rotation": 90, "ha": "right", "va": "bottom"}
-                if each.get("rotated")
-                else {"ha": each["align"]}
+                if text.get("rotated")
+                else {"ha": text["align"]}
             )
-            last = ax.text(
-                each["x"], each["y"], each["text"], **({"va": "baseline"} | placement), **style
+            previous = ax.text(
+                text["x"], text["y"], text["text"], **({"va": "baseline"} | placement), **style
             )
 
 
@@ -109,13 +109,13 @@ def _image(
 ) -> None:
     x, y, width, height = box
     extent = (x, x + width, y + height, y)
-    shown: Any = {"extent": extent, "aspect": "auto", "alpha": alpha, "interpolation": "nearest"}
+    options: Any = {"extent": extent, "aspect": "auto", "alpha": alpha, "interpolation": "nearest"}
     if weights:
-        ax.imshow(numbers, cmap=WEIGHTS.cmap, vmin=WEIGHTS.low, vmax=WEIGHTS.high, **shown)
+        ax.imshow(numbers, cmap=WEIGHTS.cmap, vmin=WEIGHTS.low, vmax=WEIGHTS.high, **options)
     else:
         sizes = np.abs(numbers)
-        most = sizes.max(initial=0.0, where=np.isfinite(sizes)) or 1.0
-        ax.imshow(signed_colours(np.nan_to_num(numbers / most, neginf=0)), **shown)
+        largest = sizes.max(initial=0.0, where=np.isfinite(sizes)) or 1.0
+        ax.imshow(signed_colours(np.nan_to_num(numbers / largest, neginf=0)), **options)
 
 
 def signed_colours(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -168,7 +168,7 @@ def _draw_part(
 def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> None:
     """Draw lines from q to every key and from the weights to v, as thick as the numbers."""
     numbers = stages["scores"][head, row]
-    shares = stages["weights"][head, row]
+    weights = stages["weights"][head, row]
     parts = plan.parts
     q = parts["q"]
     v = parts["v"]
@@ -178,7 +178,7 @@ def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> N
     key = plan.top - 17
     below = plan.bottom + 60
     sizes = ((numbers - numbers.min()) / (np.ptp(numbers) or 1.0)) ** 2
-    for j, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+    for j, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
         at = parts["scores"]["x"] + (j + 0.5) * cell
         middle = (y + key) / 2
         line = curve([(start, y), ((start + at) / 2, middle), (at, middle), (at, key)])
@@ -186,10 +186,10 @@ def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> N
         at = parts["weights"]["x"] + (j + 0.5) * cell
         end = v["y"] + (j + 0.5) * v["h"] / len(numbers)
         line = curve([(at, y + cell / 2), (at, below), (v["x"] - 60, end), (v["x"] - 3, end)])
-        if share > 0.005:
-            _stroke(ax, line, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
-    own = v["boxes"][head][head]
-    band = own["x"] + own["w"] / 2
+        if weight > 0.005:
+            _stroke(ax, line, ACCENT, 0.8 + 5 * weight, 0.3 + 0.6 * weight, 4)
+    box = v["boxes"][head][head]
+    band = box["x"] + box["w"] / 2
     low = y + cell / 2 + 3
     _stroke(ax, Path([(band, v["y"] - 2), (band, low + 5)]), ACCENT, 3, 1, 4)
     tip = triangle((band, low), (band - 4, low + 7), (band + 4, low + 7))

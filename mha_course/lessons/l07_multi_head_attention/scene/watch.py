@@ -37,7 +37,7 @@ def stages_of(function: Callable[..., Any], **values: Any) -> dict[str, Any] | N
     made out takes what was merged. None where the function returned None. Steps that are returned
     with their x are ``given``, by the course.
     """
-    with _Calls() as seen:
+    with _Calls() as record:
         result = function(**values)
     if result is None:
         return None
@@ -52,7 +52,7 @@ def stages_of(function: Callable[..., Any], **values: Any) -> dict[str, Any] | N
     out, weights = result
     stages = {"out": out, "weights": weights}
     x = None
-    for name, inputs, output in seen.calls:
+    for name, inputs, output in record.calls:
         if name == "softmax" and output is weights:
             stages["masked_scores"] = inputs[0]
         if name not in PRODUCTS or not all(isinstance(tensor, Tensor) for tensor in inputs[:2]):

@@ -75,10 +75,10 @@ class AttentionScene(CourseWidget):
         follow: str | None = None,
         head: int = 0,
     ) -> None:
-        given = {name: getattr(steps, name) for name in NAMES} | ({} if x is None else {"x": x})
+        stages = {name: getattr(steps, name) for name in NAMES} | ({} if x is None else {"x": x})
         q = as_array(PLACE, steps.q, ("H", "S", "D"))
         self._sizes = dict(zip("HSD", q.shape, strict=True)) | {"C": q.shape[0] * q.shape[2]}
-        self._given = self._shown = self._read(given, self._sizes)
+        self._given = self._shown = self._read(stages, self._sizes)
         words = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
         self._words = self._given_words = words
         self._out_proj = out_proj
@@ -98,21 +98,21 @@ class AttentionScene(CourseWidget):
         self.state = self._state_after({})
         self._describe()
 
-    def _read(self, given: Mapping[str, Any], sizes: dict[str, int]) -> Arrays:
+    def _read(self, stages: Mapping[str, Any], sizes: dict[str, int]) -> Arrays:
         """Bring stages to arrays of one sentence, or raise ShapeError for one that does not fit."""
-        for axis, most in LARGEST.items():
-            rule = f"the scene shows up to {most} of {axis}"
+        for axis, limit in LARGEST.items():
+            rule = f"the scene shows up to {limit} of {axis}"
             got = f"{axis}={sizes[axis]}"
-            require(sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
+            require(sizes[axis] <= limit, PLACE, rule, expected=f"{axis} <= {limit}", got=got)
         arrays = {}
-        for name, tensor in given.items():
+        for name, tensor in stages.items():
             array = as_array(f"{PLACE}: {name}", tensor, tuple(AXES[name]))
             axes = AXES[name]
-            want = tuple(sizes[axis] for axis in axes)
-            expected = f"({', '.join(axes)}) = {want}"
+            shape = tuple(sizes[axis] for axis in axes)
+            expected = f"({', '.join(axes)}) = {shape}"
             got = str(array.shape)
             require(
-                array.shape == want, PLACE, f"{name} does not fit q", expected=expected, got=got
+                array.shape == shape, PLACE, f"{name} does not fit q", expected=expected, got=got
             )
             arrays[name] = array
         return arrays
@@ -143,13 +143,13 @@ class AttentionScene(CourseWidget):
         assert self._out_proj is not None
         weight = self._out_proj.weight.detach().cpu().double()  # (C, C)
         merged = split_heads(torch.from_numpy(self._shown["merged"])[None], self._sizes["H"])
-        parts = head_contributions(merged, weight)[0].numpy()  # (H, S, C)
+        added = head_contributions(merged, weight)[0].numpy()  # (H, S, C)
         bias = self._out_proj.bias
         # a learner may leave the bias out
-        rest = self._shown["out"] - parts.sum(0)
-        if bias is None or np.allclose(rest, 0, atol=1e-4):
-            return {"parts": parts, "bias": np.zeros(len(weight))}
-        return {"parts": parts, "bias": bias.detach().cpu().double().numpy()}
+        remainder = self._shown["out"] - added.sum(0)
+        if bias is None or np.allclose(remainder, 0, atol=1e-4):
+            return {"parts": added, "bias": np.zeros(len(weight))}
+        return {"parts": added, "bias": bias.detach().cpu().double().numpy()}
 
     def _source(self) -> str:
         """Say whose numbers they are."""
@@ -175,16 +175,16 @@ class AttentionScene(CourseWidget):
         if given:  # and so is x
             stages.pop("x", None)
         sizes = self._sizes | {"S": len(words)}
-        yours = self._read(stages, sizes)
-        computed = {"masked_scores"} if "weights" in yours else set()
-        missing = ", ".join(self._given.keys() - given.keys() - yours.keys() - computed)
+        read = self._read(stages, sizes)
+        computed = {"masked_scores"} if "weights" in read else set()
+        missing = ", ".join(self._given.keys() - given.keys() - read.keys() - computed)
         rule = "another sentence needs all stages"
         require(not missing, PLACE, rule, expected="none missing", got=f"no {missing}")
         self._sizes = sizes
-        self._shown = given | yours
-        if "weights" in yours and "masked_scores" not in yours:
+        self._shown = given | read
+        if "weights" in read and "masked_scores" not in read:
             self._shown["masked_scores"] = _masked_scores(self._shown)
-        self._yours = () if result.get("given") else tuple(name for name in yours if name != "x")
+        self._yours = () if result.get("given") else tuple(name for name in read if name != "x")
         self._words = words
 
     @traitlets.observe("row", "head")
