@@ -47,8 +47,8 @@ def trace_answer(
     if inspect.isclass(answer):
         watched = type(answer.__name__, (answer,), {"__call__": forward})
     outcome = run(exercise.run, watched, arguments)
-    first = traces[0] if traces and traces[0].steps else None
-    return first, explain(outcome.error, arguments) if outcome.error else ""
+    first_trace = traces[0] if traces and traces[0].steps else None
+    return first_trace, explain(outcome.error, arguments) if outcome.error else ""
 
 
 def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:

@@ -53,9 +53,9 @@ def _projected(change: Function, names: str = "qkv") -> Function:
     """Project some of q, k and v in another way."""
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
-        parts = zip("qkv", (x, memory, memory), weights, biases, strict=True)
+        inputs = zip("qkv", (x, memory, memory), weights, biases, strict=True)
         return tuple(
-            change(a, w, b, h) if name in names else s.linear(a, w, b) for name, a, w, b in parts
+            change(a, w, b, h) if name in names else s.linear(a, w, b) for name, a, w, b in inputs
         )
 
     return project
@@ -73,7 +73,7 @@ def _in_three(split: Function, dim: int = -1) -> Function:
 def _orders(*orders: str) -> list[Function]:
     """Hand out q, k and v in these orders."""
     return [
-        lambda *given, order=order: tuple(given["qkv".index(name)] for name in order)
+        lambda *projected, order=order: tuple(projected["qkv".index(name)] for name in order)
         for order in orders
     ]
 

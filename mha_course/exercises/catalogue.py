@@ -111,14 +111,14 @@ def find_exercise(name: Any, place: str = "check") -> Exercise:
     if isinstance(name, str) and name in NAMES:
         return _exercise(name)
     meant = name.__name__ if isinstance(name, FunctionType | type) else name
-    near = get_close_matches(meant, NAMES, n=1) if isinstance(meant, str) else []
+    matches = get_close_matches(meant, NAMES, n=1) if isinstance(meant, str) else []
     answer = ", answer" if place == "check" else ""
     raise ShapeError(
         place,
         "no exercise has this name",
         expected=", ".join(NAMES),
         got=f"{name!r:.60}" if isinstance(name, str) else type(name).__name__,
-        fix=f'{place}("{near[0]}"{answer})' if near else None,
+        fix=f'{place}("{matches[0]}"{answer})' if matches else None,
     )
 
 
@@ -129,7 +129,7 @@ def __getattr__(name: str) -> Any:
             return tuple(_module(folder).LESSON for folder in FOLDERS)
         case "LESSON_OF":
             lessons = __getattr__("LESSONS")
-            return {each.name: lesson for lesson in lessons for each in lesson.exercises}
+            return {exercise.name: lesson for lesson in lessons for exercise in lesson.exercises}
         case "MISTAKES":
             of_lessons = [getattr(_module(folder), "MISTAKES", ()) for folder in FOLDERS]
             return (*STEP_MISTAKES, *chain(*of_lessons))

@@ -102,10 +102,10 @@ def judge(exercise: Exercise, answer: Any) -> Report:
     if is_stub(answer):
         text = "Replace the dots with your code, run that cell, then run this one again."
         return Report(exercise.name, "unattempted", text)
-    bad = _signature(exercise, answer)
-    if bad:
+    misuse = _signature(exercise, answer)
+    if misuse:
         status = "error" if callable(answer) else "wrong"
-        return Report(exercise.name, status, bad, Stage.SIGNATURE)
+        return Report(exercise.name, status, misuse, Stage.SIGNATURE)
     # In float64 rounding neither hides a mistake nor looks like one, so numbers can be compared
     # with those of known mistakes.
     first = attempt(exercise, answer, exercise.first_cases, ALL_RULES)
@@ -153,8 +153,8 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     """Return a sentence on what is wrong with the answer before it is called, or None."""
     wants_class = isinstance(exercise.reference, type)
     if not callable(answer):
-        wanted = "a class" if wants_class else "a function"
-        return f"This exercise needs {wanted}, but got {type(answer).__name__}."
+        expected = "a class" if wants_class else "a function"
+        return f"This exercise needs {expected}, but got {type(answer).__name__}."
     if wants_class and isinstance(answer, nn.Module):
         return "This exercise needs the class, not a module made of it: leave the parentheses off."
     if isinstance(answer, type) and not wants_class:

@@ -23,96 +23,97 @@ _INTS = (int, np.int32, np.int64)
 
 
 def compare(
-    got: Any, want: Any, axes: Sequence[str], tolerance: float, dtype: torch.dtype | None = None
+    out: Any, target: Any, axes: Sequence[str], tolerance: float, dtype: torch.dtype | None = None
 ) -> tuple[Stage, str] | None:
     """Return the stage and a clause on how one result differs, or None.
 
     A result has the dtype, if one is given, and may be float32 if that is float64.
     """
-    if got is None:
+    if out is None:
         return Stage.TYPE, "is None."
-    if isinstance(want, int):
-        return _whole_number(got, want)
-    if not isinstance(got, Tensor):
-        kind = "one tensor" if axes or want.dtype != torch.bool else "True or False"
-        name = type(got).__name__
-        what = f"a {name} of {len(got)}" if isinstance(got, tuple | list) else f"of type {name}"
-        return Stage.TYPE, f"should be {kind}, but is {what}."
-    readable = got.layout in (torch.strided, torch.sparse_coo)
-    if not readable or got.is_nested or got.is_meta or got.is_quantized:
+    if isinstance(target, int):
+        return _whole_number(out, target)
+    if not isinstance(out, Tensor):
+        kind = "one tensor" if axes or target.dtype != torch.bool else "True or False"
+        name = type(out).__name__
+        form = f"a {name} of {len(out)}" if isinstance(out, tuple | list) else f"of type {name}"
+        return Stage.TYPE, f"should be {kind}, but is {form}."
+    readable = out.layout in (torch.strided, torch.sparse_coo)
+    if not readable or out.is_nested or out.is_meta or out.is_quantized:
         return Stage.TYPE, "should be an ordinary tensor, whose numbers can be read."
-    if got.shape != want.shape:
-        target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"
-        return Stage.SHAPE, f"has shape {tuple(got.shape)}, but should have {target}."
-    if not want.is_floating_point():
-        return _exact(got, want, axes)
-    if not got.is_floating_point():
-        return Stage.DTYPE, f"is {got.dtype}, but should be floating point."
+    if out.shape != target.shape:
+        shape = f"{tuple(target.shape)}, which is ({', '.join(axes)})" if axes else "one value"
+        return Stage.SHAPE, f"has shape {tuple(out.shape)}, but should have {shape}."
+    if not target.is_floating_point():
+        return _exact(out, target, axes)
+    if not out.is_floating_point():
+        return Stage.DTYPE, f"is {out.dtype}, but should be floating point."
     # float32 on the way is how most public code computes, so it is accepted for float64.
     accepted = (dtype,) if dtype == torch.float32 else (torch.float64, torch.float32)
     tolerance = max(tolerance, TOLERANCE)
-    numbers = got.detach().to_dense()
-    if got.dtype in accepted:
-        return _numbers(numbers, want.detach(), tolerance, axes)
+    numbers = out.detach().to_dense()
+    if out.dtype in accepted:
+        return _numbers(numbers, target.detach(), tolerance, axes)
     # Of a narrower dtype, wrong numbers are told first: only right ones are a matter of dtype.
-    coarse = max(tolerance, ROUNDED * torch.finfo(got.dtype).eps)
-    wrong = _numbers(numbers.to(want.dtype), want.detach(), coarse, axes)
-    narrow = f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
-    wider = got.dtype == torch.float64 and want.dtype == torch.float32
+    coarse = max(tolerance, ROUNDED * torch.finfo(out.dtype).eps)
+    wrong = _numbers(numbers.to(target.dtype), target.detach(), coarse, axes)
+    narrow = f"is {out.dtype}, but should be {' or '.join(map(str, accepted))}."
+    wider = out.dtype == torch.float64 and target.dtype == torch.float32
     return wrong or (Stage.WIDE if wider else Stage.NARROW, narrow)
 
 
-def _whole_number(got: Any, want: int) -> tuple[Stage, str] | None:
+def _whole_number(out: Any, target: int) -> tuple[Stage, str] | None:
     """Compare an int or one of NumPy's; a subclass might say anything when it is compared."""
-    if type(got) in _INTS:
-        return None if int(got) == want else (Stage.VALUES, f"is {int(got)}, but should be {want}.")
-    kind = type(got).__name__
-    if type(got) is float or (type(got) is Tensor and got.numel() == 1):
-        return (
-            (Stage.NO_INT, f"is a {kind}.") if float(got) == want else (Stage.VALUES, f"is {got}.")
-        )
+    if type(out) in _INTS:
+        differs = f"is {int(out)}, but should be {target}."
+        return None if int(out) == target else (Stage.VALUES, differs)
+    kind = type(out).__name__
+    if type(out) is float or (type(out) is Tensor and out.numel() == 1):
+        if float(out) == target:
+            return Stage.NO_INT, f"is a {kind}."
+        return Stage.VALUES, f"is {out}."
     return Stage.TYPE, f"should be an int, but is a {kind}."
 
 
-def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[Stage, str] | None:
+def _exact(out: Tensor, target: Tensor, axes: Sequence[str]) -> tuple[Stage, str] | None:
     """Compare masks and whole numbers."""
-    if want.dtype == torch.bool and got.dtype != torch.bool:
+    if target.dtype == torch.bool and out.dtype != torch.bool:
         meaning = ", True = may attend" if axes else ", True or False"
-        return Stage.DTYPE, f"is {got.dtype}, but should be torch.bool{meaning}."
-    if got.dtype != want.dtype:
-        return Stage.NARROW, f"is {got.dtype}, but should be {want.dtype}."
-    differ = (got != want).nonzero()
+        return Stage.DTYPE, f"is {out.dtype}, but should be torch.bool{meaning}."
+    if out.dtype != target.dtype:
+        return Stage.NARROW, f"is {out.dtype}, but should be {target.dtype}."
+    differ = (out != target).nonzero()
     if not len(differ):
         return None
-    where = tuple(differ[0].tolist())
-    values = f"{got[where].item()} instead of {want[where].item()}"
-    return Stage.VALUES, f"differs at {_at(where, axes)}: {values}." if axes else f"is {values}."
+    index = tuple(differ[0].tolist())
+    values = f"{out[index].item()} instead of {target[index].item()}"
+    return Stage.VALUES, f"differs at {_at(index, axes)}: {values}." if axes else f"is {values}."
 
 
 def _numbers(
-    got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]
+    out: Tensor, target: Tensor, tolerance: float, axes: Sequence[str]
 ) -> tuple[Stage, str] | None:
     """Compare two tensors of one shape."""
-    if not want.numel():
+    if not target.numel():
         return None
-    usable = got.isfinite() | (got == want)
+    usable = out.isfinite() | (out == target)
     if not bool(usable.all()):
-        count = f"{int((~usable).sum())} of {got.numel()}"
+        count = f"{int((~usable).sum())} of {out.numel()}"
         return Stage.FINITE, f"wrongly holds NaN or inf in {count} places."
-    difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
-    size = max([1.0, *want[want.isfinite()].abs().max(0, keepdim=True).values.tolist()])
+    difference = (out.to(target.dtype) - target).abs().nan_to_num(0.0)
+    size = max([1.0, *target[target.isfinite()].abs().max(0, keepdim=True).values.tolist()])
     if float(difference.max()) <= tolerance * size:
         return None
-    where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
-    value = float(got[where])
-    target = float(want[where])
-    digits = next((n for n in range(3, 17) if f"{value:.{n}g}" != f"{target:.{n}g}"), 17)
-    largest = f"The largest difference is {abs(value - target):.3g}, at"
+    index = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
+    value = float(out[index])
+    wanted_value = float(target[index])
+    digits = next((n for n in range(3, 17) if f"{value:.{n}g}" != f"{wanted_value:.{n}g}"), 17)
+    largest = f"The largest difference is {abs(value - wanted_value):.3g}, at"
     return Stage.VALUES, (
         "has the right shape but the wrong numbers. "
-        f"{_observed(got, want, difference > tolerance, axes)}"
-        f"{largest if math.isfinite(value - target) else 'At'} {_at(where, axes)}: "
-        f"{value:.{digits}g} instead of {target:.{digits}g}."
+        f"{_observed(out, target, difference > tolerance, axes)}"
+        f"{largest if math.isfinite(value - wanted_value) else 'At'} {_at(index, axes)}: "
+        f"{value:.{digits}g} instead of {wanted_value:.{digits}g}."
     )
 
 
@@ -134,22 +135,22 @@ def _names(axes: Sequence[str]) -> list[str]:
     return [words.get(axis) or words.get(re.split("[+-]", axis)[0], axis) for axis in axes]
 
 
-def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
+def _observed(out: Tensor, target: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
     """Describe what can be seen at once: sums of rows and columns, and how much of it is right."""
     sentences = []
-    if axes[-2:] in (["T", "S"], ["S", "S"]) and got.dim() > 2:
-        rows = got.sum(-1)
-        if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
-            if float((rows - want.sum(-1)).abs().max()) > 1e-4:
+    if axes[-2:] in (["T", "S"], ["S", "S"]) and out.dim() > 2:
+        rows = out.sum(-1)
+        if bool(((target.sum(-1) - 1).abs() < 1e-6).any()):
+            if float((rows - target.sum(-1)).abs().max()) > 1e-4:
                 low = float(rows.min())
                 high = float(rows.max())
                 upper = "" if high - low < 0.005 else f" to {high:.2f}"
                 sentences.append(f"Rows sum to {low:.2f}{upper}.")
-            if float((got.sum(-2) - 1).abs().max()) < 1e-4:
+            if float((out.sum(-2) - 1).abs().max()) < 1e-4:
                 sentences.append("Columns sum to 1.")
-    for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: got.dim()], strict=False)):
-        right = ~wrong.movedim(dim, 0).reshape(wrong.size(dim), -1).any(1)
-        if axis in "BHTS" and 0 < int(right.sum()) < len(right):
-            sentences.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
+    for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: out.dim()], strict=False)):
+        agrees = ~wrong.movedim(dim, 0).reshape(wrong.size(dim), -1).any(1)
+        if axis in "BHTS" and 0 < int(agrees.sum()) < len(agrees):
+            sentences.append(f"{int(agrees.sum())} of {len(agrees)} {name}s agree.")
             break
     return "".join(f"{sentence} " for sentence in sentences)

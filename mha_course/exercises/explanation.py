@@ -85,11 +85,11 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
     if not fault.stage.compares_numbers:
         return _named_by_stage(report, fault.stage)
     shapes = sandbox.shapes_of(call.arguments)
-    others = ", ".join(str(x) for x in call.arguments if isinstance(x, int | list))
-    inputs = " and ".join(filter(None, (f"shapes {shapes}" if shapes else "", others)))
+    numbers = ", ".join(str(x) for x in call.arguments if isinstance(x, int | list))
+    inputs = " and ".join(filter(None, (f"shapes {shapes}" if shapes else "", numbers)))
     kind = wrong.case.kind
-    where = f", with {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
-    text = f"The answer is right for the first inputs, but not for {inputs}{where}. {fault.message}"
+    extra = f", with {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
+    text = f"The answer is right for the first inputs, but not for {inputs}{extra}. {fault.message}"
     report = replace(report, message=text, stage=Stage.SIZES)
     recognised = recognise(call, [*first.outcomes, *wrong.outcomes])
     if recognised:
@@ -135,12 +135,12 @@ def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
         methods = ("__init__", "forward")
         pairs = [(getattr(answer, name), getattr(exercise.reference, name)) for name in methods]
     options = []
-    for mine, theirs in pairs:
+    for function, reference in pairs:
         try:
-            parameters = [*inspect.signature(mine).parameters.values()]
+            parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # builtins
             continue
-        known = inspect.signature(theirs).parameters
+        known = inspect.signature(reference).parameters
         options += [
             f"`{isolate_text(p.name)}`"
             for p in parameters[len(known) :]
@@ -192,10 +192,10 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
     # Without queries all scores are 0, and all weights are equal.
     if is_wrong([x * 0 if at in queries else x for at, x in enumerate(plain)]):
         hidden = ", what is hidden" if "hide" in exercise.steps else ""
-        cut = ", how tokens and heads are split and merged" if "split" in exercise.steps else ""
+        split = ", how tokens and heads are split and merged" if "split" in exercise.steps else ""
         return "weighted sum", (
             "With one token it is right; with queries of 0 it is not. Each query should then mix "
-            f"all values equally: check what the weights sum to{hidden}{cut}, and how scores are "
+            f"all values equally: check what the weights sum to{hidden}{split}, and how scores are "
             "made."
         )
     if is_wrong(plain):

@@ -42,10 +42,10 @@ def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
     factors = numbers.cos().view(x.shape).to(x.device)
     grads = torch.autograd.grad(x, inputs, factors, retain_graph=True, allow_unused=True)
     comparable: list[Tensor | None] = []
-    for gradient, given in zip(grads, inputs, strict=True):
+    for gradient, tensor in zip(grads, inputs, strict=True):
         # An answer may divide weights that it is given, whose rows sum to 1, by these sums. Its
         # result stays the same, and its gradient changes by one number in each row.
-        if gradient is not None and _are_weights(given):
+        if gradient is not None and _are_weights(tensor):
             comparable.append(gradient - gradient.mean(-1, keepdim=True))
         else:
             comparable.append(gradient)

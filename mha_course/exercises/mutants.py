@@ -75,13 +75,13 @@ def right(name: str) -> Mutant:
 def mutants(name: str) -> tuple[Mutant, ...]:
     """Return the mutants of an exercise whose results differ from the right ones."""
     exercise = find_exercise(name)
-    wanted = [right(name).outcome(at) for at in range(len(exercise.cases))]
+    targets = [right(name).outcome(at) for at in range(len(exercise.cases))]
     changed = [
         Mutant(exercise, (mistake,), change)
         for mistake in mistakes_of(name)
         for change in mistake.applies(exercise)
     ]
-    return tuple(mutant for mutant in changed if not mutant.reproduces(wanted))
+    return tuple(mutant for mutant in changed if not mutant.reproduces(targets))
 
 
 def alike(left: Outcome, right: Outcome, precision: float = EXACT) -> bool:

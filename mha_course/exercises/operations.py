@@ -60,7 +60,7 @@ class _Operations(DispatchMode):
         super().__init__()
         self.operations = operations
         # by the shape of what was made
-        self.made = defaultdict[tuple[int, ...], WeakSet[torch.UntypedStorage]](WeakSet)
+        self.storages = defaultdict[tuple[int, ...], WeakSet[torch.UntypedStorage]](WeakSet)
 
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
@@ -70,12 +70,12 @@ class _Operations(DispatchMode):
         inputs = tuple(x.detach().clone().cpu() for x in tensors)
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
         output = tuple(results[0].shape) if results else ()
-        held = 0
+        alive = 0
         if len(output) > 1 and results[0].layout == torch.strided:
-            self.made[output].add(results[0].untyped_storage())
-            held = len(self.made[output])
+            self.storages[output].add(results[0].untyped_storage())
+            alive = len(self.storages[output])
         name = func.name().split("::")[-1].split(".")[0]
-        self.operations.append(Operation(name, inputs, output, held))
+        self.operations.append(Operation(name, inputs, output, alive))
 
 
 class _Exits(TorchFunctionMode):

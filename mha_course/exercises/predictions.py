@@ -149,8 +149,8 @@ def predict(name: str, answer: object = None) -> Prediction:
         answer = answer.tolist()
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
-    given = "" if answer is None or answer is Ellipsis else str(answer).strip()
-    prediction = Prediction(name, QUESTIONS[name], given or None)
+    text = "" if answer is None or answer is Ellipsis else str(answer).strip()
+    prediction = Prediction(name, QUESTIONS[name], text or None)
     if name in COUNTED and prediction.correct is not None:
         update(lambda content: content.update(predicted=sorted({name, *predicted(content)})))
     return prediction

@@ -39,7 +39,7 @@ def remember(name: str, status: str) -> None:
     def judged(content: dict[str, Any]) -> None:
         statuses = statuses_of(content)
         statuses[name] = max(statuses.get(name, status), status, key=RANKS.index)
-        content["exercises"] = {each: {"status": statuses[each]} for each in sorted(statuses)}
+        content["exercises"] = {key: {"status": statuses[key]} for key in sorted(statuses)}
 
     if status in RANKS:
         update(judged)
@@ -102,13 +102,13 @@ def statuses_of(content: Mapping[str, Any]) -> dict[str, str]:
 
 def _write(content: Mapping[str, Any]) -> None:
     """Replace the file in one move: a killed kernel, or a full disk, leaves the old one whole."""
-    part = Path(f"{FILE}.part")
+    temporary = Path(f"{FILE}.part")
     try:
-        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         try:
-            part.replace(FILE)
+            temporary.replace(FILE)
         except PermissionError:  # Windows refuses while another program reads the old file
             time.sleep(0.2)
-            part.replace(FILE)
+            temporary.replace(FILE)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -59,8 +59,8 @@ class Progress:
             return note
         body = []
         for row in self.rows:
-            lesson, *others = row.cells("<code>{}</code>")
-            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in others)
+            lesson, *values = row.cells("<code>{}</code>")
+            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in values)
             body.append(f'<tr><th scope="row" style="{LEFT}">{escape(lesson)}</th>{cells}</tr>')
         return note + table(self.total, ("Lesson", "Done", "Still open"), body)
 

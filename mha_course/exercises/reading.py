@@ -108,16 +108,16 @@ def _is_near(values: Sequence[float], targets: Sequence[float], tolerance: float
 
 def _is_shape(text: str, sizes: str, letters: str) -> bool:
     """Compare a shape: at each axis its size, or its letter."""
-    given = _axes(text)
-    wanted = _axes(sizes)
-    names = _axes(letters) or wanted
-    return len(given) == len(wanted) and all(
-        axis in (size, name) for axis, size, name in zip(given, wanted, names, strict=True)
+    answer = _axes(text)
+    target = _axes(sizes)
+    names = _axes(letters) or target
+    return len(answer) == len(target) and all(
+        axis in (size, name) for axis, size, name in zip(answer, target, names, strict=True)
     )
 
 
 def _axes(text: str) -> list[str]:
     """Cut a shape at its commas, or at blanks where there are none."""
     text = re.sub(r"torch\.size|[()\[\]]", " ", _bare(text))
-    parts = text.split(",") if "," in text else text.split()
-    return ["".join(part.split()) for part in parts]
+    axes = text.split(",") if "," in text else text.split()
+    return ["".join(axis.split()) for axis in axes]

@@ -50,15 +50,15 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     drawn = answered(len(exercise.first_cases))
     stops = [(at, x.error) for at, x in enumerate(outcomes) if x.error is not None]
     if stops:  # on one case alone, many mistakes crash alike
-        rest = range(len(outcomes), len(exercise.first_cases))
-        outcomes = [*outcomes, *map(answered, rest)]
+        remaining = range(len(outcomes), len(exercise.first_cases))
+        outcomes = [*outcomes, *map(answered, remaining)]
     fitting = _fitting(name, outcomes, drawn)
     # Several mistakes may come out alike on the first cases. Then it is the operation that stopped,
     # or all other cases, that decide between them.
     if stops:
         at, error = stops[0]
-        again = replace(call, arguments=exercise.cases[at].arguments)
-        fitting = stopping_alike(again, at, fitting)
+        failing_call = replace(call, arguments=exercise.cases[at].arguments)
+        fitting = stopping_alike(failing_call, at, fitting)
         named = mistake_by_error(exercise, [mutant.mistakes[0] for mutant in fitting], error)
         fitting = [mutant for mutant in fitting if mutant.mistakes == (named,)]
         if named and not fitting:
@@ -69,8 +69,8 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
         fitting = [m for m in fitting if m.reproduces(every, NEAR)] or fitting
     if fitting:
         return Recognition(fitting[0].mistakes, _agreement(fitting[0], answered))
-    wanted = as_list(right(name).outcome(0).result)
-    if stops or len(as_list(outcomes[-1].result)) != len(wanted):
+    target = as_list(right(name).outcome(0).result)
+    if stops or len(as_list(outcomes[-1].result)) != len(target):
         return None
     # Two mistakes at once cannot be told from their results one by one, so pairs are run.
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
@@ -109,15 +109,15 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[Mutant]:
     change the weights, and through them the result.
     """
     last = len(outcomes) - 1
-    wanted = right(name).outcome(last)
+    target = right(name).outcome(last)
     simple = [m for m in _simple_mutants(name, last) if last or not set(m.change) <= MASK_STEPS]
-    explain = [m for m in simple if _explains(outcomes[last], m.outcome(last), wanted)]
+    explain = [m for m in simple if _explains(outcomes[last], m.outcome(last), target)]
     if not explain and len(as_list(outcomes[last].result)) == 2:
-        weights = as_list(wanted.result)[1]
+        weights = as_list(target.result)[1]
         simple = [m for m in simple if not same(as_list(m.outcome(last).result)[-1], weights)]
-    rest = [mutant for mutant in simple if mutant not in explain]
+    remaining = [mutant for mutant in simple if mutant not in explain]
     order = mistakes_of(name).index
-    for first, second in combinations([*explain, *rest], 2):
+    for first, second in combinations([*explain, *remaining], 2):
         if explain and first not in explain:
             return
         if not set(first.change) & set(second.change):
@@ -127,15 +127,15 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[Mutant]:
 
 def _simple_mutants(name: str, at: int) -> list[Mutant]:
     """Return one mutant for each mistake that has a name and does not crash."""
-    first: dict[Mistake, Mutant] = {}
+    by_mistake: dict[Mistake, Mutant] = {}
     for mutant in mutants(name):
         (mistake,) = mutant.mistakes
         if mistake.name and mutant.outcome(at).error is None:
-            first.setdefault(mistake, mutant)
-    return list(first.values())
+            by_mistake.setdefault(mistake, mutant)
+    return list(by_mistake.values())
 
 
-def _explains(answered: Outcome, bad: Outcome, good: Outcome) -> bool:
+def _explains(answered: Outcome, wrong: Outcome, correct: Outcome) -> bool:
     """Return True where one of several results, a wrong one, is as a mistake makes it."""
-    rows = zip(*(as_list(each.result) for each in (answered, bad, good)), strict=False)
+    rows = zip(*(as_list(x.result) for x in (answered, wrong, correct)), strict=False)
     return any(same(mine, wrong) and not same(mine, target) for mine, wrong, target in rows)

@@ -67,8 +67,8 @@ class Report:
 
     def __repr__(self) -> str:
         title, _ = _LOOKS[self.status]
-        more = " ".join(filter(None, (self.message, self.kept, self.offer)))
-        return f"{self.name}: {title}. {more}".rstrip()
+        text = " ".join(filter(None, (self.message, self.kept, self.offer)))
+        return f"{self.name}: {title}. {text}".rstrip()
 
     def _repr_html_(self) -> str:
         offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
@@ -129,10 +129,10 @@ class _Helper:
         return {"parts": parts, "buttons": self.buttons()} | extra
 
     def _hint(self) -> None:
-        given = hint(self.report.name)
-        if given.is_last:
+        ladder = hint(self.report.name)
+        if ladder.is_last:
             self.done.add("hint")
-        self.parts["hint"] = _part(given.title, given.steps())
+        self.parts["hint"] = _part(ladder.title, ladder.steps())
 
     def _solution(self) -> None:
         self.done.add("solution")
@@ -150,8 +150,8 @@ class _Helper:
             steps = "Your code stops after these steps."
             if trace is None:
                 steps = "Your code makes no tensor, so there are no steps to show."
-            again = "" if stopped in report.message else stopped
-            self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
+            reason = "" if stopped in report.message else stopped
+            self.parts["trace"] = _part("Your code", prose(f"{steps} {reason}"))
         if trace is None:
             return []
         tracer = ShapeTracer(trace)

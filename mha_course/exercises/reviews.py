@@ -43,36 +43,36 @@ class Review:
         Raises: ShapeError.
         """
         place = "Review.answer"
-        asked = review_questions().get(str(name))
-        if asked is None:
+        question = review_questions().get(str(name))
+        if question is None:
             known = ", ".join(self.due or review_questions())
             raise ShapeError(place, "no review question has this id", known, repr(name))
-        meant = read_answer(asked, str(choice))
+        meant = read_answer(question, str(choice))
         if meant is None:
-            choices = " / ".join(asked.choices)
+            choices = " / ".join(question.choices)
             raise ShapeError(place, f"{name} has no such choice", choices, repr(choice))
-        right = meant == asked.right
+        right = meant == question.right
 
         def record(content: dict[str, Any]) -> None:
             now = self._seconds()
             history = histories(content).get(name, [])
             if is_due(history, now):  # else another notebook has asked it since
                 reviewed = content.get("review")
-                others = reviewed if isinstance(reviewed, dict) else {}
-                content["review"] = others | {name: [*history, (now, right)]}
+                reviews = reviewed if isinstance(reviewed, dict) else {}
+                content["review"] = reviews | {name: [*history, (now, right)]}
 
         update(record)
         if name in self.due:
-            self.due = [each for each in self.due if each != name]
+            self.due = [key for key in self.due if key != name]
             self._right.append(right)
         return right
 
     def __repr__(self) -> str:
         lines = []
         for name in self.due:
-            asked = review_questions()[name]
-            choices = zip("abcde", asked.choices, strict=False)
-            lines += [asked.text, *(f"  ({letter}) {choice}" for letter, choice in choices)]
+            question = review_questions()[name]
+            choices = zip("abcde", question.choices, strict=False)
+            lines += [question.text, *(f"  ({letter}) {choice}" for letter, choice in choices)]
             lines.append(f'Answer with review().answer("{name}", "a").')
         return "\n".join(lines or [NONE_DUE])
 
@@ -90,7 +90,7 @@ class Review:
         from mha_course.widgets.card import Card  # noqa: PLC0415 (slow to load, seldom needed)
 
         name = self.due[0]
-        asked = review_questions()[name]
+        question = review_questions()[name]
 
         def respond(_: str, choice: str) -> dict[str, Any]:
             if name not in self.due:  # only the first click counts
@@ -101,8 +101,8 @@ class Review:
             return {"parts": [f"<p>Done: {sum(self._right)} of {count} are right.</p>"]}
 
         place = f"Review {count - len(self.due) + 1} of {count}."
-        html = f"<strong>{place}</strong> {escape(asked.text)}"
-        content = {"html": html, "choices": buttons(asked), "sends": True}
+        html = f"<strong>{place}</strong> {escape(question.text)}"
+        content = {"html": html, "choices": buttons(question), "sends": True}
         return Card("question", content, respond)
 
 

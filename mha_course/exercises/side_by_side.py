@@ -26,15 +26,15 @@ def side_by_side(result: Any, target: Any) -> str:
     if not isinstance(result, Tensor) or result.dim() < 2:
         return ""
     shape = (-1, *result.shape[-2:])
-    yours, wanted = (x.detach().to_dense().double().reshape(shape) for x in (result, target))
-    wrong = ~torch.isclose(yours, wanted, atol=1e-5, equal_nan=True)
+    results, targets = (x.detach().to_dense().double().reshape(shape) for x in (result, target))
+    wrong = ~torch.isclose(results, targets, atol=1e-5, equal_nan=True)
     if not bool(wrong.any()):
         return ""
     matrix, row, column = (int(i) for i in wrong.nonzero()[0])
     rows, columns = (slice(max(0, i - 7), max(0, i - 7) + 8) for i in (row, column))
-    part = matrix, rows, columns
-    left = _matrix(yours[part], wrong[part], "yours, framed where it differs")
-    right = _matrix(wanted[part], wrong[part], "target")
+    window = matrix, rows, columns
+    left = _matrix(results[window], wrong[window], "yours, framed where it differs")
+    right = _matrix(targets[window], wrong[window], "target")
     cells = f"<td>{left}</td><td>{right}</td>"
     return f'<table style="border-collapse:collapse"><tr>{cells}</tr></table>'
 
@@ -56,8 +56,8 @@ def _shade(value: float, largest: float) -> str:
     """Return the style of a cell, in the colours of the signed maps; NaN is grey."""
     colour = _NAN
     if not math.isnan(value):
-        share = min(abs(value) / largest, 1.0)
+        fraction = min(abs(value) / largest, 1.0)
         full = bytes.fromhex((_POSITIVE if value >= 0 else _NEGATIVE)[1:])
-        red, green, blue = (round(255 - share * (255 - channel)) for channel in full)
+        red, green, blue = (round(255 - fraction * (255 - channel)) for channel in full)
         colour = f"rgb({red},{green},{blue})"
     return f"color:{INK};padding:1px 5px;text-align:right;background:{colour}"

@@ -219,11 +219,11 @@ def mistake(
     ``softmax=[one, other]`` are two ways, in which only this step is replaced; ``changes`` replace
     several together.
     """
-    alone: list[Change] = []
-    for step, ways in steps.items():
-        alone += [{step: way} for way in (ways if isinstance(ways, list) else [ways])]
+    single: list[Change] = []
+    for step, forms in steps.items():
+        single += [{step: form} for form in (forms if isinstance(forms, list) else [forms])]
     return Mistake(
-        ROWS[key], (*alone, *changes), only, but, Stage(stage) if stage else None, crashes, written
+        ROWS[key], (*single, *changes), only, but, Stage(stage) if stage else None, crashes, written
     )
 
 

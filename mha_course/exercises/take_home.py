@@ -48,7 +48,7 @@ class Parts:
 
     texts: dict[str, str] = field(default_factory=dict)
 
-    def add(self, name: str, value: Any, kept: dict[str, str]) -> None:
+    def add(self, name: str, value: Any, regions: dict[str, str]) -> None:
         """Add what binds a name to a value, and first what that needs in turn.
 
         Args: kept has the regions of the file; a name that they bind to the same text is theirs.
@@ -65,18 +65,18 @@ class Parts:
             renamed = "" if original == name else f" as {name}"
             self.texts[name] = f"from {module} import {original}{renamed}"
         elif isinstance(value, type) or inspect.isfunction(value):
-            self._add_definition(name, value, kept)
+            self._add_definition(name, value, regions)
         else:
             raise NotKeptError(f"it uses {name}, of type {type(value).__name__}")
 
-    def _add_definition(self, name: str, value: Any, kept: dict[str, str]) -> None:
+    def _add_definition(self, name: str, value: Any, regions: dict[str, str]) -> None:
         text, namespace = _definition(value)
-        if name in kept and text in kept[name]:
+        if name in regions and text in regions[name]:
             return
         self.texts[name] = ""  # so that functions which call each other come to an end
-        for other in dict.fromkeys(looked_up(text)):
-            if other in namespace and other != value.__name__:
-                self.add(other, namespace[other], kept)
+        for needed in dict.fromkeys(looked_up(text)):
+            if needed in namespace and needed != value.__name__:
+                self.add(needed, namespace[needed], regions)
         del self.texts[name]
         alias = "" if value.__name__ == name else f"\n\n\n{name} = {value.__name__}\n"
         self.texts[name] = text + alias
@@ -107,14 +107,14 @@ def solved(name: str) -> Any:
     The pages that build on an earlier exercise take it from here, so that they run without the
     file, too. Raises: ShapeError if there is no such exercise.
     """
-    own = find_exercise(name, "solved").reference
+    reference = find_exercise(name, "solved").reference
     if MODULE not in sys.modules and not find_spec(MODULE):
-        return own
+        return reference
     try:
-        return getattr(import_module(MODULE), name, own)
+        return getattr(import_module(MODULE), name, reference)
     except Exception as error:  # of whatever else is in the file
         print(f"{MODULE}.py cannot be imported ({error}): the course's own {name} is used.")
-        return own
+        return reference
 
 
 def write(name: str, answer: Any, file: Path) -> str:
@@ -132,10 +132,10 @@ def write(name: str, answer: Any, file: Path) -> str:
     regions = dict(REGION.findall(before))
     if str(getattr(answer, "__module__", "")).startswith("mha_course."):
         raise NotKeptError("it is the course's own")
-    parts = Parts()
-    parts.add(name, answer, {key: text for key, text in regions.items() if key != name})
-    others = REGION.sub(lambda found: "" if found[1] == name else found[0], before)
-    text = _without_clashes(parts.texts, name, others)
+    definitions = Parts()
+    definitions.add(name, answer, {key: text for key, text in regions.items() if key != name})
+    others = REGION.sub(lambda region: "" if region[1] == name else region[0], before)
+    text = _without_clashes(definitions.texts, name, others)
     after = _with_region(_under_other_names(before, name, text), name, text)
     ast.parse(after)
     temporary = file.with_suffix(".part")  # so that a killed kernel leaves the old file whole
@@ -181,7 +181,7 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
         nodes = []
     for node in reversed(nodes):
         if isinstance(node, Definition) and node.name == value.__name__:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if code and first <= code.co_firstlineno <= (node.end_lineno or first):
                 text = "".join(lines[first - 1 : node.end_lineno])
                 if re.search("^# (end)?region", text, re.MULTILINE):
@@ -204,19 +204,19 @@ def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
 def _under_other_names(before: str, answer: str, text: str) -> str:
     """Rename what other regions have bound to the name of an answer, such as the course's own."""
     meant = _bindings(text)[answer]
-    taken = set(_bindings(before))
+    used = set(_bindings(before))
 
     def renamed(region: re.Match[str]) -> str:
         body = region[2]
         if region[1] == answer or _bindings(body).get(answer, meant) == meant:
             return region[0]
-        return region[0].replace(body, _renamed(body, answer, _numbered(answer, taken)))
+        return region[0].replace(body, _renamed(body, answer, _numbered(answer, used)))
 
     return REGION.sub(renamed, before)
 
 
-def _numbered(name: str, taken: set[str]) -> str:
-    return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
+def _numbered(name: str, used: set[str]) -> str:
+    return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in used)
 
 
 def _in_order(texts: dict[str, str]) -> Iterator[str]:
@@ -268,10 +268,10 @@ def _with_region(before: str, name: str, text: str) -> str:
     """Replace the old region, or add it where its lesson comes."""
     region = f"# region {name}, lesson {number_of_lesson(name)}\n{text}# endregion\n"
     regions = list(REGION.finditer(before))
-    for old in regions:
-        if old[1] == name:
-            return before[: old.start()] + region + before[old.end() :]
-    for old in regions:
-        if old[1] in NAMES and NAMES.index(old[1]) > NAMES.index(name):
-            return before[: old.start()] + region + "\n\n" + before[old.start() :]
+    for match in regions:
+        if match[1] == name:
+            return before[: match.start()] + region + before[match.end() :]
+    for match in regions:
+        if match[1] in NAMES and NAMES.index(match[1]) > NAMES.index(name):
+            return before[: match.start()] + region + "\n\n" + before[match.start() :]
     return before.rstrip("\n") + "\n\n\n" + region
