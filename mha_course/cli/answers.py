@@ -85,14 +85,14 @@ class Answer:
 def read_cells(notebook: bytes) -> list[Cell]:
     """Return the cells of a notebook. Raises: whatever JSON raises, if it is not a notebook."""
     cells = []
-    for kept in json.loads(notebook)["cells"]:
-        count = kept.get("execution_count")
+    for cell in json.loads(notebook)["cells"]:
+        count = cell.get("execution_count")
         cells.append(
             Cell(
-                "".join(kept.get("source", "")),
-                kept["cell_type"],
+                "".join(cell.get("source", "")),
+                cell["cell_type"],
                 count if type(count) is int else sys.maxsize,
-                "setup" in (kept.get("metadata") or {}).get("tags", ()),
+                "setup" in (cell.get("metadata") or {}).get("tags", ()),
             )
         )
     return cells
@@ -106,7 +106,7 @@ def read_statements(cells: Iterable[Cell]) -> list[Statement]:
         file = f"your code, cell {next(_NUMBERS)}"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:
-            nodes = [part for node in ast.parse(source).body for part in _single(node)]
+            nodes = [single for node in ast.parse(source).body for single in _single(node)]
         except BROKEN:
             names = {name for pair in BOUND_BY_BROKEN.findall(source) for name in pair if name}
             statements.append(Statement(source, None, file, cell.is_setup, changes=names))
@@ -165,7 +165,7 @@ def _find_changes(statements: Sequence[Statement]) -> None:
             called = statement.uses
             if isinstance(node, DEFINITIONS):  # it runs later, but for its decorators
                 inner = changed.union(*(effects[name] for name in called))
-                decorators = (name for each in node.decorator_list for name in ast.walk(each))
+                decorators = (name for tree in node.decorator_list for name in ast.walk(tree))
                 called = frozenset(x.id for x in decorators if isinstance(x, ast.Name))
                 changed = set()
             changed = changed.union(bound, *(effects[name] for name in called))
@@ -203,22 +203,22 @@ def _bound(source: str) -> tuple[set[str], set[str]]:
 
 def _mutated(node: ast.AST, imported: dict[str, str], functions: set[str]) -> set[str]:
     """Return the names whose objects a statement, or a function when it is called, may change."""
-    found = set()
+    names = set()
     repeats = isinstance(node, ast.For | ast.While | ast.With)  # it sets for what is inside
     for inner in ast.walk(node):
         match inner:
             case ast.Attribute(ctx=ast.Store() | ast.Del()):
-                found.add(_root(inner))
+                names.add(_root(inner))
             case ast.Subscript(ctx=ast.Store() | ast.Del()):
-                found.add(_root(inner))
+                names.add(_root(inner))
             case ast.Expr(ast.Call() as call):
                 handled = _handled(call, imported, functions)
-                found |= handled - {ANYTHING} if repeats else handled
+                names |= handled - {ANYTHING} if repeats else handled
             case ast.Call(ast.Name("exec")):
-                found.add(ANYTHING)
+                names.add(ANYTHING)
             case ast.Call(ast.Attribute(value, method)) if method not in READING:
-                found |= {_root(value)} - imported.keys()  # cache.pop()
-    return {ANYTHING} if found & NAMESPACES or RUNS_A_FILE.search(ast.unparse(node)) else found
+                names |= {_root(value)} - imported.keys()  # cache.pop()
+    return {ANYTHING} if names & NAMESPACES or RUNS_A_FILE.search(ast.unparse(node)) else names
 
 
 def _handled(call: ast.Call, imported: dict[str, str], functions: set[str]) -> set[str]:
@@ -227,17 +227,17 @@ def _handled(call: ast.Call, imported: dict[str, str], functions: set[str]) -> s
         return set()
     function = call.func
     root = _root(function)
-    last = function.attr if isinstance(function, ast.Attribute) else root
-    if SETTING.match(last) and (root in imported or isinstance(function, ast.Name)):
+    method = function.attr if isinstance(function, ast.Attribute) else root
+    if SETTING.match(method) and (root in imported or isinstance(function, ast.Name)):
         return {ANYTHING}  # torch.set_default_dtype(torch.float64)
-    found = set()
+    names = set()
     if isinstance(function, ast.Attribute):
-        found.add(root)
-    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-        found |= {name.id for name in ast.walk(given) if isinstance(name, ast.Name)}
-    if last in ("setattr", "delattr"):
-        return found
-    return found - imported.keys() - functions
+        names.add(root)
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        names |= {name.id for name in ast.walk(argument) if isinstance(name, ast.Name)}
+    if method in ("setattr", "delattr"):
+        return names
+    return names - imported.keys() - functions
 
 
 def _shows(node: ast.AST, imported: dict[str, str]) -> bool:
@@ -261,8 +261,8 @@ def find_answers(statements: Sequence[Statement]) -> list[Answer]:
     checks = dict[str, Answer]()
     defined = set[str]()
     for at, statement in enumerate(statements):
-        for name, given in _checks(statement.node):
-            checks[name] = Answer(name, given, at)
+        for name, expression in _checks(statement.node):
+            checks[name] = Answer(name, expression, at)
         node = statement.node
         if node is None or isinstance(node, (*DEFINITIONS, ast.Assign, ast.With, ast.If, ast.Try)):
             defined |= statement.changes & EXERCISES.keys()
@@ -319,11 +319,11 @@ def course_functions(answer: Answer, chosen: Sequence[Statement]) -> list[str]:
                 imported[name] = statement.is_setup and alias.name != answer.exercise
         if statement.node and not isinstance(statement.node, IMPORTS):
             texts.append(statement.source)
-    found = set()
+    used = set()
     for node in (inner for text in texts for inner in ast.walk(ast.parse(text))):
         match node:
             case ast.Attribute(ast.Name(name), attr) if name in imported:
-                found.add(f"{name}.{attr}")
+                used.add(f"{name}.{attr}")
             case ast.Name(name) if name in imported and not imported[name]:
-                found.add(name)
-    return sorted(found - {x.split(".")[0] for x in found if "." in x})
+                used.add(name)
+    return sorted(used - {x.split(".")[0] for x in used if "." in x})

@@ -157,15 +157,15 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
             total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 12
             total[deeper] += 2 * len(MOVES.findall(cell.source))
     core = total[False]
-    everything = total[False] + total[True]
-    return 5 * math.ceil(core / 5), 5 * math.ceil(everything / 5)
+    with_deeper = total[False] + total[True]
+    return 5 * math.ceil(core / 5), 5 * math.ceil(with_deeper / 5)
 
 
 def minutes_line(notebook: NotebookNode) -> str:
     """Return the sentence in which a lesson's opening says how long it takes."""
-    core, everything = minutes(notebook)
+    core, with_deeper = minutes(notebook)
     return f"About {core} minutes" + (
-        f", {everything} with *Deeper*." if everything > core else "."
+        f", {with_deeper} with *Deeper*." if with_deeper > core else "."
     )
 
 

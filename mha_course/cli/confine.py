@@ -61,16 +61,16 @@ def bubblewrap() -> list[str]:
     # /tmp comes before what is bound, which may lie below it
     disk = ["--size", str(DISK), "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev"]
     disk += ["--size", str(DISK), "--tmpfs", "/dev/shm"]
-    seen = ["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
-    places = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    elsewhere = [path for path in places if not path.startswith(sys.prefix)]
+    visible = ["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
+    folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    elsewhere = [path for path in folders if not path.startswith(sys.prefix)]
     system = ["/usr", "/etc/ld.so.cache", "/etc/alternatives"]
     for path in dict.fromkeys([*system, sys.prefix, sys.base_prefix, *elsewhere]):
-        seen += ["--ro-bind-try", path, path]
-    seen += ["--ro-bind", str(PACKAGE), "/course/mha_course", "--chdir", "/tmp"]
+        visible += ["--ro-bind-try", path, path]
+    visible += ["--ro-bind", str(PACKAGE), "/course/mha_course", "--chdir", "/tmp"]
     for name, value in (*SETTINGS.items(), ("PYTHONPATH", ":".join(["/course", *elsewhere]))):
-        seen += ["--setenv", name, value]
-    return [shutil.which("bwrap") or "bwrap", *nothing_shared, *ends, *disk, *seen]
+        visible += ["--setenv", name, value]
+    return [shutil.which("bwrap") or "bwrap", *nothing_shared, *ends, *disk, *visible]
 
 
 def why_not_confined() -> str:
@@ -80,8 +80,8 @@ def why_not_confined() -> str:
     if not shutil.which("bwrap"):
         return "no bubblewrap (sudo apt install bubblewrap)"
     command = [*bubblewrap(), sys.executable, "-c", ""]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return f"bubblewrap that does not start: {done.stderr.strip()}" if done.returncode else ""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"bubblewrap that does not start: {result.stderr.strip()}" if result.returncode else ""
 
 
 def run_judge(
@@ -89,9 +89,9 @@ def run_judge(
 ) -> tuple[list[dict[str, Any]], str]:
     """Judge the notebooks of one learner; return the judge's lines, and why it was stopped."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as request:
-        asked = {"salt": salt, "seconds": SECONDS, "patience": ASLEEP}
-        asked["sizes"] = [len(content) for content in notebooks]
-        request.write(json.dumps(asked).encode() + b"\n")
+        header = {"salt": salt, "seconds": SECONDS, "patience": ASLEEP}
+        header["sizes"] = [len(content) for content in notebooks]
+        request.write(json.dumps(header).encode() + b"\n")
         request.writelines(notebooks)
         request.seek(0)
         environment = os.environ | SETTINGS | {"PYTHONPATH": str(PACKAGE.parent)}
@@ -111,8 +111,8 @@ def run_judge(
     lines = []
     for line in data.split(b"\n"):
         with suppress(ValueError, RecursionError):  # what an answer wrote
-            found = json.loads(line)
-            lines += [found] if isinstance(found, dict) else []
+            record = json.loads(line)
+            lines += [record] if isinstance(record, dict) else []
     return lines, trouble
 
 
@@ -120,19 +120,19 @@ def _listen(process: subprocess.Popen[bytes], stop: Event) -> tuple[bytes, str]:
     """Return what a process writes until it ends, or takes too much."""
     assert process.stdout
     data = bytearray()
-    since = look = time.monotonic()
+    since = last_check = time.monotonic()
     while True:
         if select.select([process.stdout], [], [], PAUSE)[0]:
-            part = os.read(process.stdout.fileno(), 1 << 16)
-            if not part:
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            if not chunk:
                 return bytes(data), ""
-            data += part
+            data += chunk
         if stop.is_set():
             return bytes(data), INTERRUPTED
-        if time.monotonic() >= look + PAUSE:
-            look = time.monotonic()
+        if time.monotonic() >= last_check + PAUSE:
+            last_check = time.monotonic()
             trouble = TOO_MUCH_TEXT if len(data) > LONGEST else _taken(process.pid)
-            if look > since + PATIENCE:
+            if last_check > since + PATIENCE:
                 trouble = TOO_LONG
             if trouble:
                 return bytes(data), trouble
@@ -163,8 +163,8 @@ def _below(number: int) -> list[psutil.Process]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all below it; a sandbox ends with its first process."""
-    for each in _below(process.pid):
+    for descendant in _below(process.pid):
         with suppress(psutil.Error):
-            each.kill()
+            descendant.kill()
     process.kill()
     process.wait()

@@ -68,20 +68,20 @@ def grade(
     Raises: ShapeError, before anything is judged.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        found = read_class(folder, Path(scratch))
+        submissions = read_class(folder, Path(scratch))
         _prepare(folder, out)
         _require_sandbox(confined)
-        handed_in = sorted(found.hand_ins, key=lambda x: x.learner)
-        kept = {x: out / "finished" / f"{_key(x)}.json" for x in handed_in if not x.trouble}
-        new = defaultdict[str, list[HandIn]](list)
-        for each, file in kept.items():
+        handed_in = sorted(submissions.hand_ins, key=lambda x: x.learner)
+        files = {x: out / "finished" / f"{_key(x)}.json" for x in handed_in if not x.trouble}
+        pending = defaultdict[str, list[HandIn]](list)
+        for hand_in, file in files.items():
             if not file.exists():
-                new[each.learner].append(each)
-        _judge(new, kept, confined, jobs or min(MOST_JOBS, _processors()))
-    rows = _collect(handed_in, kept)
-    strays = [Row(x.name, "", "unreadable", "", x.trouble) for x in found.strays]
-    _write(out, rows, strays, handed_in, found.notes)
-    for note in found.notes:
+                pending[hand_in.learner].append(hand_in)
+        _judge(pending, files, confined, jobs or min(MOST_JOBS, _processors()))
+    rows = _collect(handed_in, files)
+    strays = [Row(x.name, "", "unreadable", "", x.trouble) for x in submissions.strays]
+    _write(out, rows, strays, handed_in, submissions.notes)
+    for note in submissions.notes:
         print(f"mha_course: {note}", file=sys.stderr)
     return rows + strays
 
@@ -91,30 +91,30 @@ def _processors() -> int:
 
 
 def _judge(
-    new: Mapping[str, Sequence[HandIn]], kept: Mapping[HandIn, Path], confined: bool, jobs: int
+    pending: Mapping[str, Sequence[HandIn]], files: Mapping[HandIn, Path], confined: bool, jobs: int
 ) -> None:
     """Judge learners side by side, and keep the results of each once it is finished."""
     salt = secrets.token_hex(8)
     stop = Event()
 
     def judged(learner: str) -> tuple[list[dict[str, Any]], str]:
-        notebooks = [each.path.read_bytes() for each in new[learner]]
+        notebooks = [hand_in.path.read_bytes() for hand_in in pending[learner]]
         return (
             ([], confine.INTERRUPTED)
             if stop.is_set()
             else confine.run_judge(notebooks, salt, confined, stop)
         )
 
-    with ThreadPoolExecutor(jobs) as pool, tqdm(total=len(new), desc="Learners") as bar:
+    with ThreadPoolExecutor(jobs) as pool, tqdm(total=len(pending), desc="Learners") as bar:
         try:
-            waiting: dict[Future[Any], str] = {pool.submit(judged, x): x for x in new}
+            waiting: dict[Future[Any], str] = {pool.submit(judged, x): x for x in pending}
             while waiting:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     learner = waiting.pop(future)
                     lines, trouble = future.result()
-                    for number, each in enumerate(new[learner]):
+                    for number, hand_in in enumerate(pending[learner]):
                         rows = rows_of(lines, number, salt, trouble)
-                        _save(kept[each], json.dumps(rows))
+                        _save(files[hand_in], json.dumps(rows))
                     bar.update()
         except BaseException:
             stop.set()
@@ -183,41 +183,43 @@ def _right_numbers(name: str, salt: str) -> list[list[Any]]:
 
 def agrees(name: str, numbers: Any, salt: str) -> bool:
     """Return whether numbers are those of the reference on inputs drawn with the salt."""
-    wanted = _right_numbers(name, salt)
-    found = [_list(series) for series in _list(numbers)]
-    if [len(series) for series in found] != [len(series) for series in wanted]:
+    targets = _right_numbers(name, salt)
+    lists = [_list(series) for series in _list(numbers)]
+    if [len(series) for series in lists] != [len(series) for series in targets]:
         return False
-    return all(map(_are_near, found, wanted))
+    return all(map(_are_near, lists, targets))
 
 
-def _are_near(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    if not all(isinstance(x, int | float) for x in found):
+def _are_near(series: Sequence[Any], target: Sequence[Any]) -> bool:
+    if not all(isinstance(x, int | float) for x in series):
         return False
-    size = max([1.0, *(abs(y) for y in wanted if isfinite(y))])
+    size = max([1.0, *(abs(y) for y in target if isfinite(y))])
     with suppress(OverflowError):  # of an int that is larger than any float
-        numbers = np.array(found, float)
-        return np.allclose(numbers, wanted, rtol=0, atol=CLOSE * size, equal_nan=True)
+        numbers = np.array(series, float)
+        return np.allclose(numbers, target, rtol=0, atol=CLOSE * size, equal_nan=True)
     return False
 
 
-def _collect(handed_in: Sequence[HandIn], kept: Mapping[HandIn, Path]) -> list[Row]:
+def _collect(handed_in: Sequence[HandIn], files: Mapping[HandIn, Path]) -> list[Row]:
     """Return the rows of all learners."""
-    by_learner: dict[str, list[Row]] = {each.learner: [] for each in handed_in}
-    others = defaultdict[str, list[str]](list)  # by learner: what is not a notebook
-    for each in handed_in:
-        if each.trouble == NO_NOTEBOOK:
-            others[each.learner].append(each.name)
+    by_learner: dict[str, list[Row]] = {hand_in.learner: [] for hand_in in handed_in}
+    other_files = defaultdict[str, list[str]](list)  # by learner: what is not a notebook
+    for hand_in in handed_in:
+        if hand_in.trouble == NO_NOTEBOOK:
+            other_files[hand_in.learner].append(hand_in.name)
             continue
-        found = [("", "unreadable", "", each.trouble)]
-        if each in kept:
-            found = json.loads(kept[each].read_text(encoding="utf-8"))
-        rows = [Row(each.learner, *part) for part in found]
-        about = [x if x.exercise else x._replace(message=f"{each.name}: {x.message}") for x in rows]
-        by_learner[each.learner] += about or [
-            Row(each.learner, "", "unreadable", "", f"{each.name}: {NO_EXERCISE}")
+        entries = [("", "unreadable", "", hand_in.trouble)]
+        if hand_in in files:
+            entries = json.loads(files[hand_in].read_text(encoding="utf-8"))
+        rows = [Row(hand_in.learner, *entry) for entry in entries]
+        about = [
+            x if x.exercise else x._replace(message=f"{hand_in.name}: {x.message}") for x in rows
         ]
-    for learner, files in others.items():
-        text = f"{', '.join(files[:20])}{' …' if files[20:] else ''}: {NO_NOTEBOOK}"
+        by_learner[hand_in.learner] += about or [
+            Row(hand_in.learner, "", "unreadable", "", f"{hand_in.name}: {NO_EXERCISE}")
+        ]
+    for learner, names in other_files.items():
+        text = f"{', '.join(names[:20])}{' …' if names[20:] else ''}: {NO_NOTEBOOK}"
         by_learner[learner].append(Row(learner, "", "unreadable", "", text))
     return [row for rows in by_learner.values() for row in _best(rows)]
 
@@ -236,8 +238,8 @@ def _prepare(folder: Path, out: Path) -> None:
     place = "grade: OUT"
     inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
     expected = f"a folder outside of {folder}"
-    what = "it lies in the folder of the notebooks"
-    require(not inside, place, what, expected=expected, got=str(out))
+    problem = "it lies in the folder of the notebooks"
+    require(not inside, place, problem, expected=expected, got=str(out))
     try:
         for name in ("feedback", "finished"):
             (out / name).mkdir(parents=True, exist_ok=True)
@@ -250,8 +252,8 @@ def _prepare(folder: Path, out: Path) -> None:
 
 def _require_sandbox(confined: bool) -> None:
     forks = sys.platform != "win32"
-    what, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
-    require(forks or confined, "grade", what, expected="Linux or macOS", got="Windows", fix=fix)
+    problem, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
+    require(forks or confined, "grade", problem, expected="Linux or macOS", got="Windows", fix=fix)
     missing = confine.why_not_confined() if confined else ""
     if missing:
         raise ShapeError(
@@ -276,8 +278,8 @@ def _course() -> bytes:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()
 
 
-def _key(each: HandIn) -> str:
-    return hashlib.sha256(_course() + each.digest.encode()).hexdigest()
+def _key(hand_in: HandIn) -> str:
+    return hashlib.sha256(_course() + hand_in.digest.encode()).hexdigest()
 
 
 def _write(
@@ -287,17 +289,17 @@ def _write(
     handed_in: Sequence[HandIn],
     notes: Sequence[str],
 ) -> None:
-    for old in (out / "feedback").glob("*.html"):  # of an earlier run
-        if old.read_bytes().startswith(BEGINNING.encode()):
-            old.unlink()
+    for path in (out / "feedback").glob("*.html"):  # of an earlier run
+        if path.read_bytes().startswith(BEGINNING.encode()):
+            path.unlink()
     for learner in dict.fromkeys(row.learner for row in rows):
         try:
             page = feedback_page(learner, [row for row in rows if row.learner == learner])
             _save(out / "feedback" / f"{learner}.html", page)
         except (OSError, ValueError) as error:  # such as a name that is too long for a file
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
-    late = {each.learner for each in handed_in if each.late}
-    numbers = {each.learner: each.number for each in handed_in}
+    late = {hand_in.learner for hand_in in handed_in if hand_in.late}
+    numbers = {hand_in.learner: hand_in.number for hand_in in handed_in}
     by_lesson = wide_table(rows, numbers, late, lambda x: f"lesson {LESSON_OF[x].number:02}")
     by_exercise = wide_table(rows, numbers, late, str)
     _save(out / "class.html", class_page(rows, strays, late, notes))

@@ -59,11 +59,11 @@ def class_page(
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
     counted = count(len(learners), "learner"), count(len(exercises), "exercise")
-    parts = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
-    parts += [f'<p class="unreadable">{prose(isolate_text(note))}</p>' for note in notes]
-    parts += [_frequent(answers, len(learners)), _stopped([*rows, *strays])]
-    parts += [_map(answers, exercises), _learners(rows, exercises, late), _users(answers)]
-    return _page("The class", parts)
+    sections = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
+    sections += [f'<p class="unreadable">{prose(isolate_text(note))}</p>' for note in notes]
+    sections += [_frequent(answers, len(learners)), _stopped([*rows, *strays])]
+    sections += [_map(answers, exercises), _learners(rows, exercises, late), _users(answers)]
+    return _page("The class", sections)
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
@@ -72,26 +72,26 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     right = sum(row.status == "correct" for row in answers)
     chips = _chips(f"{right} of {count(len(answers), 'exercise')} correct")
     unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
-    parts = [f"<h1>{_name(learner)}</h1>", chips]
-    parts += [f'<p class="unreadable">{text}</p>' for text in unread]
+    sections = [f"<h1>{_name(learner)}</h1>", chips]
+    sections += [f'<p class="unreadable">{text}</p>' for text in unread]
     for lesson in LESSONS:
-        theirs = [row for row in answers if LESSON_OF[row.exercise] is lesson]
-        if theirs:
-            done = sum(row.status == "correct" for row in theirs)
-            parts.append(
-                f"<h2>{lesson.number} · {escape(lesson.title)} <small>{done} of "
-                f"{len(theirs)}</small></h2>"
+        lesson_rows = [row for row in answers if LESSON_OF[row.exercise] is lesson]
+        if lesson_rows:
+            correct = sum(row.status == "correct" for row in lesson_rows)
+            sections.append(
+                f"<h2>{lesson.number} · {escape(lesson.title)} <small>{correct} of "
+                f"{len(lesson_rows)}</small></h2>"
             )
-        for row in theirs:
+        for row in lesson_rows:
             content = Report(row.exercise, row.status, row.message).content()
-            parts.append(box(STATUS[row.status], content + row.picture))
-    return _page(learner, parts)
+            sections.append(box(STATUS[row.status], content + row.picture))
+    return _page(learner, sections)
 
 
-def _page(title: str, parts: Sequence[str]) -> str:
+def _page(title: str, sections: Sequence[str]) -> str:
     styles = [Path(__file__).with_name(f"{name}.css") for name in ("base", "grading")]
     style = "".join(path.read_text(encoding="utf-8") for path in styles)
-    return PAGE.format(title=_name(title), style=style, body="\n".join(parts))
+    return PAGE.format(title=_name(title), style=style, body="\n".join(sections))
 
 
 def _name(text: str) -> str:
@@ -109,26 +109,26 @@ def _known(name: str, exercise: str) -> Mistake | None:
 
 
 def _frequent(answers: Sequence[Row], learners: int) -> str:
-    made: dict[str, list[Row]] = {}
+    by_mistake: dict[str, list[Row]] = {}
     for row in answers:
         if row.mistake:
-            made.setdefault(row.mistake, []).append(row)
+            by_mistake.setdefault(row.mistake, []).append(row)
     items = []
-    most = sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))
-    for name, rows in most[:FREQUENT]:
+    ranked = sorted(by_mistake.items(), key=lambda item: -len({row.learner for row in item[1]}))
+    for name, rows in ranked[:FREQUENT]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
         mistake = _known(name, exercise)
         lesson = LESSON_OF[exercise]
-        many = len({row.learner for row in rows})
+        affected = len({row.learner for row in rows})
         found_in = sorted({row.exercise for row in rows}, key=NAMES.index)
         places = ", ".join(f"`{exercise_name}`" for exercise_name in found_in)
-        says = next(row.message for row in rows if row.exercise == exercise)
-        says = mistake.row.text if mistake else says
+        text = next(row.message for row in rows if row.exercise == exercise)
+        text = mistake.row.text if mistake else text
         place = mistake.row.place if mistake else f"{lesson.number}, exercise `{exercise}`"
-        bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
-        share = f"<small>{bar} {many} of {count(learners, 'learner')}</small>"
+        bar = f'<i class="share" style="--share:{round(100 * affected / learners)}%"></i>'
+        summary = f"<small>{bar} {affected} of {count(learners, 'learner')}</small>"
         items.append(
-            f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p><p><small>In "
+            f"<li><h3><code>{escape(name)}</code> {summary}</h3><p>{prose(text)}</p><p><small>In "
             f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"
         )
     body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake that has a name was made.</p>"
@@ -140,15 +140,16 @@ def _stopped(rows: Sequence[Row]) -> str:
     reasons: dict[str, list[Row]] = {}
     for row in rows:
         if row.status in ("error", "unreadable"):
-            said = row.message.partition(" In your line")[0]
-            said = said if row.exercise else said.rpartition(": ")[2]  # the file's name
-            reasons.setdefault(said if len(said) <= SHORT else f"{said[:SHORT]}…", []).append(row)
+            reason = row.message.partition(" In your line")[0]
+            reason = reason if row.exercise else reason.rpartition(": ")[2]  # the file's name
+            reason = reason if len(reason) <= SHORT else f"{reason[:SHORT]}…"
+            reasons.setdefault(reason, []).append(row)
     items = []
-    for said, those in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        where = ", ".join(dict.fromkeys(f"`{row.exercise}`" for row in those if row.exercise))
-        who = ", ".join(dict.fromkeys(_name(row.learner) for row in those))
-        counted = f"<small>{len(those)} ×, {prose(where)} {who}</small>"
-        items.append(f"<li>{prose(isolate_text(said))} {counted}</li>")
+    for reason, group in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        exercises = ", ".join(dict.fromkeys(f"`{row.exercise}`" for row in group if row.exercise))
+        learners = ", ".join(dict.fromkeys(_name(row.learner) for row in group))
+        counted = f"<small>{len(group)} ×, {prose(exercises)} {learners}</small>"
+        items.append(f"<li>{prose(isolate_text(reason))} {counted}</li>")
     return f"<h2>What stopped, or was not read</h2><ul>{''.join(items)}</ul>" if items else ""
 
 
@@ -158,13 +159,13 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     statuses = Counter((row.exercise, row.status) for row in answers)
     total = Counter(row.mistake for row in answers if row.mistake)
     mistakes = [name for name, _ in total.most_common()]
-    most = max(counts.values(), default=1)
+    largest = max(counts.values(), default=1)
     head = _heads(*WORDS.values(), *mistakes)
     lines = []
     for name in exercises:
         came_out = [statuses[name, status] or "" for status in WORDS]
         cells = "".join(f'<td class="status">{number}</td>' for number in came_out)
-        cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
+        cells += "".join(_cell(counts[name, mistake], largest) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
     note = (
         "How many learners made a mistake in an exercise. The four columns on the left: how all "
@@ -173,8 +174,8 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     return f"<h2>Exercises and mistakes</h2>{_table(note, head, lines)}"
 
 
-def _cell(number: int, most: int) -> str:
-    style = f'class="count" style="--share:{round(100 * number / most)}%"'
+def _cell(number: int, largest: int) -> str:
+    style = f'class="count" style="--share:{round(100 * number / largest)}%"'
     return f"<td {style}>{number}</td>" if number else "<td></td>"
 
 
@@ -184,8 +185,8 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str
     head = _heads("correct", *exercises)
     lines = []
     for learner in dict.fromkeys(row.learner for row in rows):
-        theirs = [row_of.get((learner, name)) for name in exercises]
-        statuses = [row.status if row else "" for row in theirs]
+        answers = [row_of.get((learner, name)) for name in exercises]
+        statuses = [row.status if row else "" for row in answers]
         titles = [WORDS.get(status, "not handed in") for status in statuses]
         cells = "".join(
             f'<td class="{status}" title="{title}">{SIGNS[status]}</td>'

@@ -72,32 +72,32 @@ def read_class(folder: Path, scratch: Path) -> Class:
     place, got = "grade: FOLDER", str(folder)
     expected = "a folder with NAME.ipynb or NAME/*.ipynb for each learner"
     require(folder.is_dir(), place, "there is no such folder", expected=expected, got=got)
-    found = [_looked_into(each) for each in _files(folder, scratch)]
-    some = any(not each.trouble for each in found)
-    require(some, place, "there is no notebook in it", expected=expected, got=got)
-    known, others = _of_systems(found)
+    files = [_looked_into(file) for file in _files(folder, scratch)]
+    readable = any(not file.trouble for file in files)
+    require(readable, place, "there is no notebook in it", expected=expected, got=got)
+    known, unknown = _of_systems(files)
     notes = list[str]()
-    named = known + _by_name(others, 0, notes)
-    owners = {each.learner for each in named if not each.trouble or len(each.parts) > 1}
-    owners |= {each.learner for each in named if each.number or _is_hand_in(each.path)}
-    strays = [each for each in named if each.learner not in owners]
-    return Class([each for each in named if each.learner in owners], strays, notes)
+    named = known + _by_name(unknown, 0, notes)
+    owners = {file.learner for file in named if not file.trouble or len(file.parts) > 1}
+    owners |= {file.learner for file in named if file.number or _is_hand_in(file.path)}
+    strays = [file for file in named if file.learner not in owners]
+    return Class([file for file in named if file.learner in owners], strays, notes)
 
 
 def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator[HandIn]:
     for path in sorted(folder.iterdir()):
-        each = HandIn((*above, path.name), path)
+        hand_in = HandIn((*above, path.name), path)
         zips = sum(map(_is_zip, above))
         if not _is_seen(path):
             continue
         if path.is_symlink():
-            yield replace(each, trouble="This is a link. Links are not followed.")
+            yield replace(hand_in, trouble="This is a link. Links are not followed.")
         elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
-            yield from _inside(each, scratch)
+            yield from _inside(hand_in, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
-            yield replace(each, trouble="This is not a file of up to 100 MB.")
+            yield replace(hand_in, trouble="This is not a file of up to 100 MB.")
         else:
-            yield each
+            yield hand_in
 
 
 def _inside(outer: HandIn, scratch: Path) -> list[HandIn]:
@@ -144,25 +144,25 @@ def _is_hand_in(path: Path) -> bool:
     return path.is_dir() or _is_notebook(path.name) or _is_zip(path.name)
 
 
-def _looked_into(each: HandIn) -> HandIn:
+def _looked_into(file: HandIn) -> HandIn:
     """Return a file with its digest and the exercises in it, which say whose it may be."""
-    if each.trouble:
-        return each
-    if not _is_notebook(each.parts[-1]):
-        return replace(each, trouble=NO_NOTEBOOK)
+    if file.trouble:
+        return file
+    if not _is_notebook(file.parts[-1]):
+        return replace(file, trouble=NO_NOTEBOOK)
     try:
-        content = each.path.read_bytes()
+        content = file.path.read_bytes()
     except OSError as error:
-        return replace(each, trouble=f"It cannot be read ({type(error).__name__}).")
+        return replace(file, trouble=f"It cannot be read ({type(error).__name__}).")
     names = {name.decode() for name in CHECKED.findall(content)}
     digest = hashlib.sha256(content).hexdigest()
-    return replace(each, exercises=frozenset(names & EXERCISES.keys()), digest=digest)
+    return replace(file, exercises=frozenset(names & EXERCISES.keys()), digest=digest)
 
 
-def _of_systems(found: Iterable[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
+def _of_systems(files: Iterable[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
     """Return what Moodle or Canvas has named, with names and numbers; and all other files."""
-    found = list(found)
-    matches = {each: _first(MOODLE, each.parts) or _first(CANVAS, each.parts) for each in found}
+    files = list(files)
+    matches = {file: _first(MOODLE, file.parts) or _first(CANVAS, file.parts) for file in files}
     canvas = [match for match in matches.values() if match and match.re is CANVAS]
     # hw_2026_1101_ada and hw_2026_1102_ben are not of one learner called hw.
     if len(canvas) > 1 == len({match.group(1, 3) for match in canvas}):
@@ -170,26 +170,26 @@ def _of_systems(found: Iterable[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
     people = {match.group(1, 3) for match in matches.values() if match}
     shared = Counter(name for name, _ in people)
     known = []
-    for each, match in matches.items():
+    for file, match in matches.items():
         if match:
             name, late, number = match.groups()
             learner = f"{name} {number}" if shared[name] > 1 else name
-            known.append(replace(each, learner=learner.strip(), number=number, late=bool(late)))
-    return known, [each for each in found if not matches[each]]
+            known.append(replace(file, learner=learner.strip(), number=number, late=bool(late)))
+    return known, [file for file in files if not matches[file]]
 
 
 def _first(pattern: re.Pattern[str], parts: Iterable[str]) -> re.Match[str] | None:
     return next((match for part in parts if (match := pattern.match(part))), None)
 
 
-def _by_name(found: Sequence[HandIn], depth: int, notes: list[str]) -> list[HandIn]:
+def _by_name(hand_ins: Sequence[HandIn], depth: int, notes: list[str]) -> list[HandIn]:
     """Return files with the learner that their names say: that of the folder, or of the file."""
     groups = defaultdict[str, list[HandIn]](list)
-    for each in found:
-        groups[_trunk(each, depth)].append(each)
+    for file in hand_ins:
+        groups[_trunk(file, depth)].append(file)
     named = []
     for learner, files in groups.items():
-        below = [each for each in files if len(each.parts) > depth + 1]
+        below = [file for file in files if len(file.parts) > depth + 1]
         if _are_several(below, depth + 1):
             notes.append(
                 f"In {'/'.join(below[0].parts[: depth + 1])} notebooks with the same exercises "
@@ -197,18 +197,18 @@ def _by_name(found: Sequence[HandIn], depth: int, notes: list[str]) -> list[Hand
             )
             named += _by_name(below, depth + 1, notes)
         else:
-            named += [replace(each, learner=learner) for each in below]
-        named += [replace(each, learner=learner) for each in files if each not in below]
+            named += [replace(file, learner=learner) for file in below]
+        named += [replace(file, learner=learner) for file in files if file not in below]
     return named
 
 
-def _trunk(each: HandIn, depth: int) -> str:
+def _trunk(file: HandIn, depth: int) -> str:
     """Return the name of a folder, or that of a file without the number of its lesson."""
-    name = each.parts[depth]
-    if depth == len(each.parts) - 1:
-        name = PurePath(name).stem if not each.path.is_dir() else name
+    name = file.parts[depth]
+    if depth == len(file.parts) - 1:
+        name = PurePath(name).stem if not file.path.is_dir() else name
         numbered = NUMBER.fullmatch(name)
-        lessons = {LESSON_OF[exercise].number for exercise in each.exercises}
+        lessons = {LESSON_OF[exercise].number for exercise in file.exercises}
         if numbered and (int(numbered[2]) in lessons or not lessons):
             return numbered[1].strip()
     elif _is_zip(name):
@@ -219,13 +219,13 @@ def _trunk(each: HandIn, depth: int) -> str:
 def _are_several(files: Sequence[HandIn], depth: int) -> bool:
     """Return True where files with the same exercise are of different people by their names."""
     owners = defaultdict[str, set[str]](set)
-    for each in files:
-        words = re.findall(r"[^\W_]+", PurePath(each.parts[depth]).stem.lower())
+    for file in files:
+        words = re.findall(r"[^\W_]+", PurePath(file.parts[depth]).stem.lower())
         person = " ".join(
             word
             for word in words
             if word not in OF_LESSONS | OF_COPIES and not re.fullmatch(r"v?\d{1,4}", word)
         )
-        for exercise in each.exercises:
+        for exercise in file.exercises:
             owners[exercise] |= {person} - {""}
     return any(len(people) > 1 for people in owners.values())

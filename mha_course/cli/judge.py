@@ -89,7 +89,7 @@ def _flat(result: Any) -> list[Any]:
         with WithoutSubclasses():
             result = result.detach().cpu().to_dense().flatten().tolist()
     if isinstance(result, Sequence):
-        return [x for part in result for x in (_flat(part) if hasattr(part, "__len__") else [part])]
+        return [x for item in result for x in (_flat(item) if hasattr(item, "__len__") else [item])]
     return [result]
 
 
@@ -108,12 +108,12 @@ class Notebook:
             answers = find_answers(self.in_order_of_running)
             self.answers_as_run = {answer.exercise: answer for answer in answers}
 
-    def ways(self, answer: Answer) -> list[tuple[Answer, list[Statement]]]:
+    def attempts(self, answer: Answer) -> list[tuple[Answer, list[Statement]]]:
         """Return the answer at its check, and in the order in which the cells were run."""
-        ways = [(answer, self.statements)]
+        attempts = [(answer, self.statements)]
         if self.answers_as_run:
-            ways.append((self.answers_as_run[answer.exercise], self.in_order_of_running))
-        return ways
+            attempts.append((self.answers_as_run[answer.exercise], self.in_order_of_running))
+        return attempts
 
     def where(self, name: str) -> str:
         """Say why a name is missing if no code cell defines it; empty if one does."""
@@ -136,21 +136,21 @@ def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
     for answer in notebook.answers:
         if answer.exercise in failed:
             _, names = needed(answer, notebook.statements)
-            others = sorted(failed & names - {answer.exercise})
+            replaced = sorted(failed & names - {answer.exercise})
             verdict = verdicts[answer.exercise]
-            if others and verdict["status"] != "unattempted":
-                again = _in_fork(notebook, answer, notebook.statements, request, others)
-                verdict = min(verdict, again, key=_rank)
+            if replaced and verdict["status"] != "unattempted":
+                retried = _in_fork(notebook, answer, notebook.statements, request, replaced)
+                verdict = min(verdict, retried, key=_rank)
             yield verdict
 
 
 def _first(notebook: Notebook, answer: Answer, request: Request) -> Verdict:
     """Return the best verdict on an answer at its check, and on one begun below that."""
     verdicts = []
-    for way, statements in notebook.ways(answer):
-        verdict = _in_fork(notebook, way, statements, request)
-        if verdict["begun"] is False and way.end < len(statements):
-            below = Answer(way.exercise, way.expression, len(statements))
+    for variant, statements in notebook.attempts(answer):
+        verdict = _in_fork(notebook, variant, statements, request)
+        if verdict["begun"] is False and variant.end < len(statements):
+            below = Answer(variant.exercise, variant.expression, len(statements))
             verdict = min(verdict, _in_fork(notebook, below, statements, request), key=_rank)
         verdicts.append(verdict)
         if verdict["status"] == "correct":
@@ -193,9 +193,9 @@ def _in_fork(
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         verdict["message"] = TOO_LONG.format(request.seconds)
     with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
-        told = json.loads(line)
-        BEST_FIRST.index(told["status"])
-        verdict = told
+        reported = json.loads(line)
+        BEST_FIRST.index(reported["status"])
+        verdict = reported
     verdict.setdefault("begun", None)
     verdict["uses"] = course_functions(answer, chosen) if verdict["begun"] else []
     return verdict | {"exercise": answer.exercise, "replaced": [*replaced]}
@@ -209,10 +209,10 @@ def _read_line(descriptor: int, patience: int) -> tuple[bytes, bool]:
         while not data.endswith(b"\n") and len(data) < LONGEST:
             if not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
                 return b"", False
-            part = pipe.read(1 << 16)
-            if not part:
+            chunk = pipe.read(1 << 16)
+            if not chunk:
                 break
-            data += part
+            data += chunk
     return bytes(data), True
 
 
@@ -247,14 +247,14 @@ def _judge(
     name = answer.exercise
     delattr(sys.modules["my_attention"], name)
     space: dict[str, Any] = {"__name__": "__main__"}
-    references = {other: EXERCISES[other].reference for other in replaced}
+    references = {helper: EXERCISES[helper].reference for helper in replaced}
     notes, left_aside = _run(chosen, name, space, references)
     try:
-        given = eval(answer.expression, space)
+        value = eval(answer.expression, space)
     except BaseException as error:  # whatever a learner's code raises is reported
         message = f"{explain(error, ())}{notebook.where(answer.expression)}{''.join(notes)}"
         return {"status": "error", "message": message, "begun": False}
-    report = check(name, given, record=False)
+    report = check(name, value, record=False)
     if report.status == "unattempted":
         if notes:  # its own cell may be the one that failed
             return {"status": "error", "message": "".join(notes).strip(), "begun": False}
@@ -267,7 +267,7 @@ def _judge(
         "begun": True,
     }
     if report.status == "correct":
-        verdict["numbers"] = numbers_of(name, given, salt)
+        verdict["numbers"] = numbers_of(name, value, salt)
         notes = []
     verdict["message"] = "".join([report.message, *left_aside, *notes])
     return verdict
@@ -327,8 +327,8 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
 
-    def tell(**rest: Any) -> None:
-        out.write(json.dumps(rest) + "\n")
+    def tell(**message: Any) -> None:
+        out.write(json.dumps(message) + "\n")
         out.flush()
 
     request = Request(**json.loads(sys.stdin.buffer.readline()))

@@ -99,8 +99,8 @@ def _run(argv: list[str]) -> int:
         if asks and not FROM_WHEEL and not (ROOT / ".venv" / STAMP).exists():
             print(f"{name}: {COMMANDS[name]}. Its options are shown once the course is set up.")
             return 0
-        module, *first = MODULES[name]  # its paths are those of the caller
-        return _in_venv(set_up(), module, *first, *further, folder=Path.cwd())
+        module, *arguments = MODULES[name]  # its paths are those of the caller
+        return _in_venv(set_up(), module, *arguments, *further, folder=Path.cwd())
     parser = _parser()
     chosen, further = parser.parse_known_args(argv)
     if name == "test":
@@ -156,17 +156,17 @@ def set_up(*, tools: bool = False) -> Path:
             )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    want = {hashlib.sha256(path.read_bytes() + bytes(venv)).hexdigest() for path in requirements}
-    installed, gone = _read_stamp(venv)
-    if want <= installed and gone == _missing(python):
+    digests = {hashlib.sha256(path.read_bytes() + bytes(venv)).hexdigest() for path in requirements}
+    installed, missing = _read_stamp(venv)
+    if digests <= installed and missing == _missing(python):
         return python
     with _only_start(venv.with_name(".venv.lock")):
-        installed, gone = _read_stamp(venv)  # another start may have written it meanwhile
-        changed = gone != _missing(python)
-        if changed or not want <= installed:
+        installed, missing = _read_stamp(venv)  # another start may have written it meanwhile
+        changed = missing != _missing(python)
+        if changed or not digests <= installed:
             _fill(venv, python, requirements, modules_are_gone=bool(installed) and changed)
             # With what is missing now: some package may list modules that it does not have.
-            (venv / STAMP).write_text("\n".join([*want, _missing(python)]))
+            (venv / STAMP).write_text("\n".join([*digests, _missing(python)]))
             print("The course is set up.", flush=True)
             _say_how_to_use_the_gpu(python, requirements[0])
     return python
@@ -175,8 +175,8 @@ def set_up(*, tools: bool = False) -> Path:
 def _read_stamp(venv: Path) -> tuple[set[str], str]:
     """Return the digests of the requirements that are installed, and how many modules were gone."""
     stamp = venv / STAMP
-    *digests, gone = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
-    return set(digests), gone
+    *digests, missing = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
+    return set(digests), missing
 
 
 @contextmanager
@@ -294,11 +294,11 @@ def _make_venv(venv: Path) -> None:
             f"{venv} is in the way. expected a folder or nothing, got a file or link, fix: move "
             f"it away"
         )
-    made = subprocess.run(
+    result = subprocess.run(
         [base, "-m", "venv", "--clear", venv], capture_output=True, text=True, check=False
     )
-    if made.returncode:
-        reason = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
+    if result.returncode:
+        reason = (result.stderr or result.stdout).strip().splitlines() or ["no reason given"]
         raise SetupError(f"the environment could not be made in {venv}: {reason[-1]}")
 
 
@@ -388,10 +388,10 @@ def reset_lesson(number: str) -> int:
     mine = ROOT / COPIES / lesson.name
     if mine.exists():
         count = 1
-        while (kept := mine.with_name(f"{mine.stem}.kept-{count}.ipynb")).exists():
+        while (backup := mine.with_name(f"{mine.stem}.kept-{count}.ipynb")).exists():
             count += 1
-        mine.rename(kept)
-        print(f"Your lesson is kept as {kept.relative_to(ROOT)}.")
+        mine.rename(backup)
+        print(f"Your lesson is kept as {backup.relative_to(ROOT)}.")
     copy_lessons()
     print(f"{mine.relative_to(ROOT)} is as it was.")
     return 0
@@ -414,17 +414,17 @@ def set_address(name: str) -> None:
     if not re.fullmatch(r"[\w-]+/[\w.-]+", name):
         raise SetupError(f"this is not a repository. expected OWNER/NAME, got {name}")
     before = repository()
-    old = before.removeprefix("https://github.com/")
+    current = before.removeprefix("https://github.com/")
     changes = {
-        old: name,
+        current: name,
         pages(before): pages(name),
-        f"cd {old.partition('/')[2]}": f"cd {name.partition('/')[2]}",
+        f"cd {current.partition('/')[2]}": f"cd {name.partition('/')[2]}",
     }
     files = [ROOT / file for file in ("pyproject.toml", "README.md", "CITATION.cff")]
     for path in [*files, *LESSONS.glob("*.ipynb")]:
         text = path.read_text(encoding="utf-8")
-        for here, new in changes.items():
-            text = text.replace(here, new)
+        for address, replacement in changes.items():
+            text = text.replace(address, replacement)
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -500,7 +500,7 @@ def _environment(python: Path) -> dict[str, str]:
     home = os.path.expanduser("~")
     if os.path.isdir(home) and os.access(home, os.W_OK):
         return environment
-    own = venv / "home"
-    own.mkdir(exist_ok=True)
-    print(f"The home folder {home} cannot be used, so settings are kept in {own}.", flush=True)
-    return environment | {"HOME": str(own), "USERPROFILE": str(own)}
+    folder = venv / "home"
+    folder.mkdir(exist_ok=True)
+    print(f"The home folder {home} cannot be used, so settings are kept in {folder}.", flush=True)
+    return environment | {"HOME": str(folder), "USERPROFILE": str(folder)}

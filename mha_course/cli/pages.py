@@ -89,8 +89,8 @@ class Page:
         if kind not in ("skip", "notes"):
             self._turn(kind, lecture, self.slide.heading)
         if cell.source.startswith("predict("):
-            asked = _question(QUESTIONS[rendering.name_in(cell)])
-            self._show(asked, "question", kind)
+            question = _question(QUESTIONS[rendering.name_in(cell)])
+            self._show(question, "question", kind)
         elif cell.source.startswith("check("):
             self.add(self._exercise(rendering.name_in(cell)))
         elif not cell.source.startswith("progress("):  # which is the learner's
@@ -115,10 +115,10 @@ class Page:
             self._note(below, kind)
             self._show_alone(lecture.get("text", ""), kind)
         else:
-            paragraphs = [each for each in re.split(r"\n\n+(?![ \ta-z])", below) if each]
-            for shown, group in groupby(paragraphs, lambda each: bool(_ON_SLIDE.match(each))):
+            paragraphs = [text for text in re.split(r"\n\n+(?![ \ta-z])", below) if text]
+            for on_slide, group in groupby(paragraphs, lambda text: bool(_ON_SLIDE.match(text))):
                 text = "\n\n".join(group)
-                if shown:
+                if on_slide:
                     self._show(block("words", words(text)), "words", kind)
                 else:
                     self._note(text, kind)
@@ -141,14 +141,14 @@ class Page:
             heading = f"<p><strong>{rendering.line(topic)}</strong></p>"
             self.slide.notes += heading + words(lecture["notes"])
 
-    def _begin(self, new: Slide) -> None:
+    def _begin(self, slide: Slide) -> None:
         """Begin a slide; one that begins a section and shows nothing yet takes the new heading."""
         if self.slide.minutes and not self.slide.kinds and not self.slide.title:
-            self.slide.heading = new.heading
+            self.slide.heading = slide.heading
             return
         self._drop_empty()
-        self.slides.append(new)
-        self.slide = new
+        self.slides.append(slide)
+        self.slide = slide
 
     def _drop_empty(self) -> None:
         """Drop a slide that shows nothing and begins no section; its notes go to the one before."""
@@ -156,21 +156,21 @@ class Page:
         if empty.kinds or empty.title or empty.minutes:
             return
         before = self.slides[self.slides.index(empty) - 1]
-        for each in self.blocks:
-            if each.slide is empty:
-                each.slide = before
+        for item in self.blocks:
+            if item.slide is empty:
+                item.slide = before
         self.slides.remove(empty)
 
-    def _show(self, html: str, shown: str, kind: str, *marks: str) -> None:
+    def _show(self, html: str, content: str, kind: str, *marks: str) -> None:
         """Add a block that a slide shows; no slide has two pictures."""
         if kind in ("skip", "notes"):
             self.add(html)
             return
-        seen = self.slide.kinds
-        if seen and ("live" in (*seen, shown) or shown == "picture" in seen):
+        kinds = self.slide.kinds
+        if kinds and ("live" in (*kinds, content) or content == "picture" in kinds):
             self.slide = Slide(self.slide.heading, self.section)
             self.slides.append(self.slide)
-        self.slide.kinds.append(shown)
+        self.slide.kinds.append(content)
         waits = ["data-waits"] if kind == "fragment" else []
         self.add(html, self.slide, "data-slide", *waits, *marks)
 
@@ -188,14 +188,14 @@ class Page:
         if level <= self.folded:
             self.close()
         anchor = rendering.anchor(text)
-        shown = rendering.line(text)
+        title = rendering.line(text)
         link = f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
         folds = text.startswith("Deeper:") and not self.folded
         if level == 1:  # no line ends inside “Multi-head”
-            shown = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', shown)
+            title = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', title)
         elif not folds:
-            shown += link
-        heading = f'<h{level} id="{anchor}">{shown}</h{level}>'
+            title += link
+        heading = f'<h{level} id="{anchor}">{title}</h{level}>'
         if level < 3:
             self.section = text
         if folds:  # a summary holds no link
@@ -216,23 +216,23 @@ class Page:
     def _read_code(self, cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
         """Add what a cell shows; the code that only draws is folded below it."""
         code = rendering.python(cell.source)
-        shown = rendering.outputs(cell.get("outputs", []))
-        self.views += [part.view for part in shown if part.view]
+        results = rendering.outputs(cell.get("outputs", []))
+        self.views += [output.view for output in results if output.view]
         hidden = bool(HIDDEN & set(cell.metadata.get("tags", ())))
-        drawn = any(part.kind != "text" for part in shown)
+        drawn = any(output.kind != "text" for output in results)
         show = lecture.get("show", "output" if hidden or drawn else "both")
         if MOVES.search(cell.source):
             self.add(f'<span id="{cell.id}"></span>')  # links from saved lessons lead to it
         if not hidden:
             self._show(code, "code", "skip" if show == "output" else kind)
-        pictures = [part for part in shown if part.kind == "picture"]
-        chosen = pictures if pictures and {"claim", "text"} & set(lecture) else shown
-        for part in shown:
-            talks = part in chosen and show != "code"
-            self._show(part.html, part.kind, kind if talks else "skip")
+        pictures = [output for output in results if output.kind == "picture"]
+        chosen = pictures if pictures and {"claim", "text"} & set(lecture) else results
+        for output in results:
+            talks = output in chosen and show != "code"
+            self._show(output.html, output.kind, kind if talks else "skip")
         if hidden:
-            first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
-            self.add(f'<details class="listing"><summary>{first}</summary>{code}</details>')
+            caption = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
+            self.add(f'<details class="listing"><summary>{caption}</summary>{code}</details>')
         self._show_alone(lecture.get("text", ""), kind)
         defined = _DEFINED.match(cell.source)
         if self.solutions and defined and defined[1] in EXERCISES:
@@ -248,11 +248,11 @@ class Page:
 
     def _exercise(self, name: str) -> str:
         """Say where an exercise is done, with its hints, each folded."""
-        links = " or ".join(f'<a href="{url}">{where}</a>' for where, url in self.badges.items())
+        links = " or ".join(f'<a href="{url}">{site}</a>' for site, url in self.badges.items())
         text = f"Write it in JupyterLab, or in {links}: there, every mistake is named."
         hints = ladder(name)[: 3 if self.solutions is False else None]
         items = [*map(prose, hints[:3]), *(f"<pre>{escape(code)}</pre>" for code in hints[3:])]
-        folds = (_fold(f"Hint {n}", each, "fold") for n, each in enumerate(items, start=1))
+        folds = (_fold(f"Hint {n}", hint, "fold") for n, hint in enumerate(items, start=1))
         return f'<aside class="exercise"><p>{text}</p>{"".join(folds)}</aside>'
 
     def end(self) -> None:
@@ -263,7 +263,7 @@ class Page:
     def body(self, below: str, *, presented: bool = False) -> str:
         """Return the page's contents, its blocks, what its slides say, and what comes below it."""
         numbers = {slide: number for number, slide in enumerate(self.slides)}
-        article = "".join(_written(each, numbers) for each in self.blocks)
+        article = "".join(_written(block, numbers) for block in self.blocks)
         talk = json.dumps(list(map(_told, self.slides))).replace("<", "\\u003c")
         listed = "".join(line for _, line in self.contents)
         folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
@@ -275,17 +275,17 @@ class Page:
         )
 
 
-def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
+def _checked(cell: NotebookNode, place: str) -> tuple[str, dict[str, Any]]:
     """Return what a cell is in a talk, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
     lecture = dict(cell.metadata.get("lecture", {}))
     expected = f"one of {', '.join(TYPES)}"
-    what, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
-    require(kind in TYPES, where, what, expected=expected, got=kind, fix=fix)
+    problem, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
+    require(kind in TYPES, place, problem, expected=expected, got=kind, fix=fix)
     show = lecture.get("show", "both")
     expected = f"one of {', '.join(SHOWS)}"
-    what, fix = "lecture.show is unknown", "change it"
-    require(show in SHOWS, where, what, expected=expected, got=show, fix=fix)
+    problem, fix = "lecture.show is unknown", "change it"
+    require(show in SHOWS, place, problem, expected=expected, got=show, fix=fix)
     return kind, lecture
 
 
@@ -293,8 +293,8 @@ def _written(block: Block, numbers: dict[Slide, int]) -> str:
     """Return a block as HTML that says on which slide it is, or in whose notes."""
     if block.slide is None:
         return block.html
-    place, *others = block.marks
-    attributes = " ".join([f'{place}="{numbers[block.slide]}"', *others])
+    role, *marks = block.marks
+    attributes = " ".join([f'{role}="{numbers[block.slide]}"', *marks])
     return re.sub(r"^<\w+", rf"\g<0> {attributes}", block.html, count=1)
 
 
@@ -313,20 +313,21 @@ def _fold(title: str, content: str, kind: str, *marks: str) -> str:
     return f"<details {attributes}><summary>{title}</summary><div>{content}</div></details>"
 
 
-def _question(asked: Question) -> str:
+def _question(question: Question) -> str:
     """Write a question; each choice unfolds whether it is right, and why; in a talk, the right one
     unfolds when its turn comes.
     """
     folds = []
-    for choice in asked.choices:
-        content = verdict(asked, choice)
-        if choice == asked.right:
+    for choice in question.choices:
+        content = verdict(question, choice)
+        if choice == question.right:
             folds.append(_fold(escape(choice), content, "choice right", "data-waits"))
         else:
             folds.append(_fold(escape(choice), content, "choice wrong"))
-    answer = f"<strong>{escape(asked.right)}.</strong> {escape(asked.answers[asked.right])}"
+    reason = question.answers[question.right]
+    answer = f"<strong>{escape(question.right)}.</strong> {escape(reason)}"
     folds = folds or [_fold("Show the answer", answer, "choice", "data-waits")]
-    text = f"<p><strong>Predict.</strong> {escape(asked.text)}</p>"
+    text = f"<p><strong>Predict.</strong> {escape(question.text)}</p>"
     return block("question", text + "".join(folds))
 
 

@@ -92,8 +92,8 @@ PLANS = {
 def stops(length: int) -> list[tuple[int, list[str]]]:
     """Return the lessons of a plan in their order, each with the headings of its sections."""
     plan = PLANS[length]
-    first = stops(plan.after) if plan.after else []
-    return [*first, *((lesson, [*sections_of(lesson, plan)]) for lesson in plan.stops)]
+    before = stops(plan.after) if plan.after else []
+    return [*before, *((lesson, [*sections_of(lesson, plan)]) for lesson in plan.stops)]
 
 
 def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
@@ -109,10 +109,11 @@ def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
     }
     chosen = {}
     for begin in plan.stops[lesson].replace("Opening", f"{lesson} · ").split("; "):
-        found = [heading for heading in minutes if heading.startswith(begin)]
+        headings = [heading for heading in minutes if heading.startswith(begin)]
         place, rule = f"plans: lesson {lesson}", "one heading must begin so"
-        require(len(found) == 1, place, rule, expected=begin, got=str(found), fix="change plans.py")
-        chosen[found[0]] = minutes[found[0]]
+        got, fix = str(headings), "change plans.py"
+        require(len(headings) == 1, place, rule, expected=begin, got=got, fix=fix)
+        chosen[headings[0]] = minutes[headings[0]]
     return chosen
 
 

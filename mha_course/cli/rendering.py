@@ -70,16 +70,16 @@ _MARKDOWN = mistune.create_markdown(renderer=_Renderer(escape=True), plugins=["t
 
 def words(text: str) -> str:
     """Turn Markdown into HTML and $…$ into MathML; badges are left out."""
-    kept: list[str] = []
+    formulas: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
         if match[1]:
             return match[1]
-        kept.append(maths(match[2] or match[3], block=bool(match[2])))
-        return f"\ue000{len(kept) - 1}\ue001"
+        formulas.append(maths(match[2] or match[3], block=bool(match[2])))
+        return f"\ue000{len(formulas) - 1}\ue001"
 
     page = str(_MARKDOWN(_CODE_OR_MATHS.sub(keep, _BADGE.sub("", text))))
-    return re.sub("\ue000(\\d+)\ue001", lambda match: kept[int(match[1])], page)
+    return re.sub("\ue000(\\d+)\ue001", lambda match: formulas[int(match[1])], page)
 
 
 def line(text: str) -> str:
@@ -92,10 +92,10 @@ def maths(formula: str, *, block: bool) -> str:
     primes in full size.
     """
     formula = re.sub(r"(\\(?:sin|cos|ln|tanh))\b\s*(?=[^(\s])", r"\\,\1\\, ", formula)
-    made = str(convert(formula.strip(), display="block" if block else "inline"))
-    made = made.replace("<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>")
+    mathml = str(convert(formula.strip(), display="block" if block else "inline"))
+    mathml = mathml.replace("<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>")
     return re.sub(
-        r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", made
+        r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", mathml
     )
 
 
@@ -110,7 +110,7 @@ def styles() -> str:
     light, dark = (HtmlFormatter(style=name).style for name in ("xcode", "github-dark"))
     rules = []
     for name, (_, token, _) in HtmlFormatter(style="xcode").class2style.items():
-        plain, glowing = (one.style_for_token(token) for one in (light, dark))
+        plain, glowing = (style.style_for_token(token) for style in (light, dark))
         ink = plain["color"] or "1b1f24", glowing["color"] or "e6edf3"
         weight = ";font-weight:600" if plain["bold"] else ""
         rules.append(f".python .{name}{{color:light-dark(#{ink[0]},#{ink[1]}){weight}}}")
@@ -122,19 +122,19 @@ def name_in(cell: NotebookNode) -> str:
     return str(cell.source.split('"')[1])
 
 
-def outputs(kept: Iterable[NotebookNode]) -> list[Part]:
+def outputs(saved: Iterable[NotebookNode]) -> list[Part]:
     """Return the outputs of a cell as parts; a widget that lives has its static picture inside."""
     parts: list[Part] = []
-    for output in kept:
+    for output in saved:
         data = output.get("data", {})
         page = authoring.ON_SITE.sub("", data.get("text/html", "")).rstrip("\n")
         page = _TO_LESSON.sub(_to_page, page)
         drawn = picture(page)
-        still = drawn or block("html", page)
+        static = drawn or block("html", page)
         if DECK_VIEW in data:
-            parts.append(Part("live", _live(data[DECK_VIEW], still), data[DECK_VIEW]))
+            parts.append(Part("live", _live(data[DECK_VIEW], static), data[DECK_VIEW]))
         elif page:
-            parts.append(Part("picture" if drawn else "html", still))
+            parts.append(Part("picture" if drawn else "html", static))
         else:
             printed = output.get("text", data.get("text/plain", "")).rstrip()
             wide = " wide" if max(map(len, printed.split("\n"))) > LONG else ""
@@ -153,11 +153,11 @@ def anchor(heading: str) -> str:
     return re.sub(r"\W+", "-", heading.lower()).strip("-")
 
 
-def _live(view: Mapping[str, Any], still: str) -> str:
+def _live(view: Mapping[str, Any], static: str) -> str:
     """Write the place of a widget that lives: its picture, until it is drawn, and its state."""
     state = view["state"].replace("<", "\\u003c")
     script = f'<script type="application/json">{state}</script>'
-    return f'<div class="live" data-widget="{view["name"]}">{still}{script}</div>'
+    return f'<div class="live" data-widget="{view["name"]}">{static}{script}</div>'
 
 
 def picture(page: str) -> str:
@@ -194,8 +194,8 @@ def command(
     parser = ArgumentParser(prog=f"python3 -m mha_course {name}")
     parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
     parser.add_argument("--saved", action="store_true", help="take saved outputs: no widget lives")
-    for option, given in options.items():
-        parser.add_argument(f"--{option}", **given)
+    for option, settings in options.items():
+        parser.add_argument(f"--{option}", **settings)
     try:
         print(run(parser.parse_args(argv)))
     except (ShapeError, CellExecutionError) as error:

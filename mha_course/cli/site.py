@@ -160,26 +160,26 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
     commands = (
         f"git clone {repository} && cd {repository.rpartition('/')[2]}\npython3 -m mha_course"
     )
-    shown = {page.name: page for page in pages if page.name in (FIRST, WHOLE_PASS)}
+    featured = {page.name: page for page in pages if page.name in (FIRST, WHOLE_PASS)}
     body = (
-        f'<main id="text" class="index"><h1>{NAME}</h1>{_opening(shown, pages[0])}'
+        f'<main id="text" class="index"><h1>{NAME}</h1>{_opening(featured, pages[0])}'
         "<p>Twenty lessons build this in PyTorch, step by step. Read them here, and write "
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
-    views = [view for page in shown.values() for view in page.views[:1]]
+    views = [view for page in featured.values() for view in page.views[:1]]
     written = document(pages, NAME, text, body, views, address)
     (folder / "index.html").write_text(written, encoding="utf-8")
     search.write(pages, folder)
 
 
-def _opening(shown: Mapping[str, Page], first: Page) -> str:
+def _opening(featured: Mapping[str, Page], first: Page) -> str:
     """Write what the index opens with: the whole pass, which plays once, and the first explorer."""
     html = ""
     links = f'<a class="start" href="{first.name}.html">Start lesson {int(first.name[:2])}</a>'
-    if WHOLE_PASS in shown:
-        scene = _first_figure(shown[WHOLE_PASS])
+    if WHOLE_PASS in featured:
+        scene = _first_figure(featured[WHOLE_PASS])
         html += (
             "<p>One sentence on its way through a small trained model, with the words on the left. "
             "Watch how <em>it</em> finds out that it stands for <em>cat</em>.</p>"
@@ -189,11 +189,11 @@ def _opening(shown: Mapping[str, Page], first: Page) -> str:
         )
         links += f'<a href="{WHOLE_PASS}.html">How the whole pass works: lesson 7</a>'
     html += f'<p class="badges">{links}</p>'
-    if FIRST in shown:
+    if FIRST in featured:
         html += (
             "<h2>Try another sentence</h2><p>The same model answers in this page. Point at a word "
             "to see where it looks. Then swap <em>cat</em> and <em>dogs</em>, or type a sentence."
-            f"</p>{_first_figure(shown[FIRST])}"
+            f"</p>{_first_figure(featured[FIRST])}"
         )
     return html
 
@@ -206,12 +206,12 @@ def _first_figure(page: Page) -> str:
 
 def _thumbnail(page: Page, folder: Path) -> str:
     """Write the first picture of a page as a file, which the index loads when it comes near."""
-    found = _PICTURE.search("".join(block.html for block in page.blocks))
-    if not found:
+    match = _PICTURE.search("".join(block.html for block in page.blocks))
+    if not match:
         return ""
     picture = f"{page.name}.svg"
-    (folder / picture).write_bytes(base64.b64decode(found[1]))
-    return f'<img loading="lazy" src="{picture}" alt="{found[2]}">'
+    (folder / picture).write_bytes(base64.b64decode(match[1]))
+    return f'<img loading="lazy" src="{picture}" alt="{match[2]}">'
 
 
 def main(argv: Sequence[str]) -> int:

@@ -33,8 +33,8 @@ def build(
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
     stops = plans.stops(plan) if plan else []
-    wanted = sorted({str(lesson) for lesson, _ in stops}) or numbers
-    pages = site.read_lessons(wanted, saved=saved, solutions=solutions)
+    chosen = sorted({str(lesson) for lesson, _ in stops}) or numbers
+    pages = site.read_lessons(chosen, saved=saved, solutions=solutions)
     address = launch.pages(launch.repository())
     if plan:
         site.write([joined(plan, pages)], folder, address, presented=True)
@@ -52,7 +52,7 @@ def joined(length: int, lessons: Sequence[Page]) -> Page:
     page.add(f"<h1>{plan.title}</h1>")
     page.add(f'<div class="lead">{rendering.words(plan.text)}</div>', page.slides[0], "data-slide")
     for number, sections in plans.stops(length):
-        lesson = next(each for each in lessons if int(each.name[:2]) == number)
+        lesson = next(x for x in lessons if int(x.name[:2]) == number)
         page.views += lesson.views
         for section in sections:
             page.slides += [slide for slide in lesson.slides if slide.section == section]
