@@ -178,14 +178,14 @@ class SplitCombine(Variant):
 
     def forward(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map Q (B, T, C), K and V (B, S, C) to out (B, T, C)."""
-        allowed = None if mask is None else mask != 0
+        seen = None if mask is None else mask != 0
         require_module_inputs(
-            "SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, allowed
+            "SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, seen
         )
         q = self.split_heads(self.W_q(Q))  # (B, H, T, D)
         k = self.split_heads(self.W_k(K))  # (B, H, S, D)
         v = self.split_heads(self.W_v(V))  # (B, H, S, D)
-        context, _ = self.scaled_dot_product_attention(q, k, v, allowed)  # (B, H, T, D)
+        context, _ = self.scaled_dot_product_attention(q, k, v, seen)  # (B, H, T, D)
         return self.W_o(self.combine_heads(context))
 
 

@@ -91,7 +91,7 @@ def norm_groups(groups: Mapping[str, Sequence[int]], shape: tuple[int, int, int]
     """Draw which numbers of x (B, S, C) share their mean with one of them, for each way to choose
     axes.
 
-    Args: groups maps a title to the axes that the mean is taken over, such as (2,); shape is B, S, C.
+    Args: groups maps a title to the axes of the mean, such as (2,); shape is B, S, C.
     """
     (batch, tokens, width) = shape
     chosen = (0, 1, 2)

@@ -56,7 +56,7 @@ ROW_OF = {  # where a mistake looks different in a module
     "positions-ignored": "positions-ignored/cache",
     **{row.id: key for key, row in ROWS.items() if key.endswith("/module")},
 }
-SAID = {name: ROWS[ROW_OF.get(name, name)] for name in (INNOCENT, *SINGLE)}
+SENTENCES = {name: ROWS[ROW_OF.get(name, name)] for name in (INNOCENT, *SINGLE)}
 GROUPS = {  # of the menu, with the methods whose mistakes they hold
     "Projections and heads": ("project", "split", "repeat"),
     "Positions": ("rotate",),
@@ -73,7 +73,7 @@ class Case:
 
     number: int
     seed: int
-    _made: tuple[str, ...] = field(repr=False)
+    _names: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int, int]
 
     @property
@@ -83,7 +83,7 @@ class Case:
 
     @property
     def _mistakes(self) -> set[str]:
-        return {name.partition("/")[0] for name in self._made}
+        return {name.partition("/")[0] for name in self._names}
 
     @property
     def module(self) -> CausalAttention:
@@ -97,7 +97,7 @@ class Case:
     def uncounted(self) -> CausalAttention:
         """Return the module, of which no reading is counted."""
         with seeded(100 * self.seed + self.number):
-            return faulty(*self._made)(*self.sizes).double().eval()
+            return faulty(*self._names)(*self.sizes).double().eval()
 
     @property
     def source(self) -> str:
@@ -106,12 +106,12 @@ class Case:
         readable = self.number > BLACK_BOXES
         place = f"case {self.number}"
         require(readable, place, rule, expected="case 6 to 12", got="a black box")
-        return listing(CausalAttention, *edits_of(*self._made))
+        return listing(CausalAttention, *edits_of(*self._names))
 
     @property
     def record(self) -> costs.Record:
         """What small language models with this attention came to."""
-        return costs.load()["+".join(self._made)]
+        return costs.load()["+".join(self._names)]
 
     def __repr__(self) -> str:
         kind = "a black box" if self.number <= BLACK_BOXES else "with its source"
@@ -138,16 +138,16 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
         pairs = dice.sample(PAIRS[2:], 2)
         while len({*pairs[0], *pairs[1]}) < 4:
             pairs = dice.sample(PAIRS[2:], 2)
-        others = [name for name in SINGLE if name not in pairs[0] + pairs[1]]
+        remaining = [name for name in SINGLE if name not in pairs[0] + pairs[1]]
         singles = dice.sample(unseen, dice.randint(1, 3))
-        singles += dice.sample(others, 10 - len(singles))
+        singles += dice.sample(remaining, 10 - len(singles))
         dice.shuffle(singles)
         while len({*singles[:BLACK_BOXES]} & {*INNOCENTS}) > 1:
             dice.shuffle(singles)
         sizes = dice.choices(SIZES, k=12)
-    made = [(name,) for name in singles] + pairs
+    sets = [(name,) for name in singles] + pairs
     return tuple(
-        Case(number, seed, *drawn) for number, drawn in enumerate(zip(made, sizes, strict=True), 1)
+        Case(number, seed, *drawn) for number, drawn in enumerate(zip(sets, sizes, strict=True), 1)
     )
 
 
@@ -184,10 +184,10 @@ class Verdict:
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
         if self.diff:
             caption, heads, rows = cost(self.case)
-            told = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
+            wrapper = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
             lines += [
                 "Found by:",
-                *(part for line in _told(self.case) for part in told.wrap(line)),
+                *(piece for line in _probes_that_find(self.case) for piece in wrapper.wrap(line)),
                 "",
             ]
             lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.diff]
@@ -195,17 +195,17 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         top = heading(f"{_SIGNS[self.status]}. {self.title}", self.case.name)
-        parts = [f"{top}<br>{prose(self.message)}"]
+        sections = [f"{top}<br>{prose(self.message)}"]
         code = ""
         if self.diff:
             caption, heads, rows = cost(self.case)
-            told = "".join(f"<li>{prose(line)}</li>" for line in _told(self.case))
-            parts += [f"<br>Found by:<ul>{told}</ul>", table(caption, heads, map(row, rows))]
+            probes = "".join(f"<li>{prose(line)}</li>" for line in _probes_that_find(self.case))
+            sections += [f"<br>Found by:<ul>{probes}</ul>", table(caption, heads, map(row, rows))]
             code = "\n".join(
                 f"<strong>{escaped(line)}</strong>" if line.startswith("+ ") else escaped(line)
                 for line in self.diff.splitlines()
             )
-        words = f'<div style="max-width:44em;overflow-x:auto">{"".join(parts)}</div>'
+        words = f'<div style="max-width:44em;overflow-x:auto">{"".join(sections)}</div>'
         code = code and f'<pre style="overflow-x:auto">{code}</pre>'
         return box(STATUS["correct" if self.status == "right" else "wrong"], words + code)
 
@@ -215,7 +215,7 @@ _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: w
 
 def sentences() -> None:
     """Show everything that can be wrong, each with the id that ``accuse`` takes."""
-    rows = [(name, SAID[name].title) for names in _groups().values() for name in names]
+    rows = [(name, SENTENCES[name].title) for names in _groups().values() for name in names]
     body = [row((f"<code>{name}</code>", escaped(title))) for name, title in rows]
     fold = "<details><summary>{}</summary>{}</details>"
     title = f"All {len(rows)} sentences, and their ids"
@@ -233,11 +233,11 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     if not mistakes:
         return Menu(suspect)
     for name in mistakes:
-        known, rule = name in SAID, "no sentence has this id"
+        known, rule = name in SENTENCES, "no sentence has this id"
         require(known, "accuse", rule, expected="an id from sentences()", got=repr(name))
-    most = len(suspect._mistakes)
-    rule = f"this case has at most {'one' if most == 1 else 'two'}"
-    few, got = len(mistakes) <= (1 if INNOCENT in mistakes else most), ", ".join(mistakes)
+    limit = len(suspect._mistakes)
+    rule = f"this case has at most {'one' if limit == 1 else 'two'}"
+    few, got = len(mistakes) <= (1 if INNOCENT in mistakes else limit), ", ".join(mistakes)
     require(few, "accuse", rule, expected="an id for each", got=got)
     verdict = _judge(suspect, {*mistakes})
     counted = f"Readings of this case so far: {READINGS[seed, number]}."
@@ -250,7 +250,7 @@ def _groups() -> dict[str, list[str]]:
     for name in SINGLE:
         (method,) = methods(name)
         about = next(group for group, methods in GROUPS.items() if method in methods)
-        groups["Cache" if "cache" in SAID[name].title else about].append(name)
+        groups["Cache" if "cache" in SENTENCES[name].title else about].append(name)
     return groups
 
 
@@ -263,22 +263,22 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     real = suspect._mistakes
     right, wrong = sorted(accused & real), sorted(accused - real)
     choices = _choices.setdefault((suspect.seed, suspect.number), [])
-    again = set() in choices  # not the first wrong one
+    repeated = set() in choices  # not the first wrong one
     known = set().union(*choices)
     if known != real and (wrong or not {*right} <= known):
         choices.append({*right})
-    named = " ".join(SAID[name].title for name in right)
+    named = " ".join(SENTENCES[name].title for name in right)
     if wrong:
-        against = _acquittal(suspect, wrong[0], again)
-        against += "".join(f" Nor is it “{SAID[name].title[:-1]}”." for name in wrong[1:])
-        title = SAID[wrong[0]].title
+        against = _acquittal(suspect, wrong[0], repeated)
+        against += "".join(f" Nor is it “{SENTENCES[name].title[:-1]}”." for name in wrong[1:])
+        title = SENTENCES[wrong[0]].title
         if right:
             return Verdict(suspect, "near", named, f"But not “{title[:-1]}”. {against}")
         return Verdict(suspect, "wrong", f"“{title}”", against)
-    why = " ".join(SAID[name].why for name in right)
+    why = " ".join(SENTENCES[name].why for name in right)
     if set().union(*choices) < real:
         return Verdict(suspect, "near", named, f"{why} And there is another mistake.")
-    return Verdict(suspect, "right", named, why, diff(CausalAttention, *edits_of(*suspect._made)))
+    return Verdict(suspect, "right", named, why, diff(CausalAttention, *edits_of(*suspect._names)))
 
 
 @cache
@@ -295,24 +295,24 @@ def _read(suspect: Case, call: str) -> Reading:
 def telling(suspect: Case) -> dict[str, Reading]:
     """Return what the probes give that no right module gives."""
     readings = _readings(suspect)
-    found = {name: readings[f"{name}(module)"] for name in PROBES}
-    return {name: reading for name, reading in found.items() if reading.finds}
+    found_by = {name: readings[f"{name}(module)"] for name in PROBES}
+    return {name: reading for name, reading in found_by.items() if reading.finds}
 
 
-def _acquittal(suspect: Case, name: str, again: bool) -> str:
+def _acquittal(suspect: Case, name: str, repeated: bool) -> str:
     """Say which number of a probe speaks against a choice."""
     if name == INNOCENT:
         probe = next(iter(telling(suspect)))
-        more = f": try the probe `{probe}`." if again else ". Which probes have you not tried?"
-        return f"Something is wrong{more}"
-    found = _against(suspect, name)
-    if found is None:
+        advice = f": try the probe `{probe}`." if repeated else ". Which probes have you not tried?"
+        return f"Something is wrong{advice}"
+    contradiction = _against(suspect, name)
+    if contradiction is None:
         return "It is not one of the two."
-    call, would = found
-    which = "one of the two" if len(suspect._mistakes) > 1 else "this"
-    here = _readings(suspect)[call]
-    gives = f"gives {here.written}" if here.finds else "does"
-    return f"If it were {which}, `{call}` would {would}. Here it {gives}."
+    call, would = contradiction
+    subject = "one of the two" if len(suspect._mistakes) > 1 else "this"
+    reading = _readings(suspect)[call]
+    outcome = f"gives {reading.written}" if reading.finds else "does"
+    return f"If it were {subject}, `{call}` would {would}. Here it {outcome}."
 
 
 def _against(suspect: Case, name: str) -> tuple[str, str] | None:
@@ -320,18 +320,18 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
     Of two mistakes either may be why a number is not that of a right module, so what counts there
     is a number that is never that with this one, whatever the other.
     """
-    there, here = _readings(replace(suspect, _made=(name,))), _readings(suspect)
-    calls = [call for call in CALLS if there[call].pattern != here[call].pattern]
+    with_mistake, observed = _readings(replace(suspect, _names=(name,))), _readings(suspect)
+    calls = [call for call in CALLS if with_mistake[call].pattern != observed[call].pattern]
     # Best is a plain call that finds this mistake but nothing here, then one that finds the case's.
-    calls.sort(key=lambda call: (call not in PLAIN, here[call].finds, there[call].finds))
+    calls.sort(key=lambda call: (call not in PLAIN, observed[call].finds, with_mistake[call].finds))
     two = len(suspect._mistakes) > 1
     for call in calls:
-        if not here[call].finds:
-            would = f"not give {here[call].expected}"
+        if not observed[call].finds:
+            would = f"not give {observed[call].expected}"
         elif two:
             continue
         else:
-            would = f"give {there[call].written}"
+            would = f"give {with_mistake[call].written}"
         if not two or _stays(name, call, suspect.sizes):
             return call, would
     return None
@@ -340,17 +340,17 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
 @cache
 def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
     """Return whether a probe finds this mistake together with any other."""
-    own = {*methods(name)}
-    others = [other for other in SINGLE if own.isdisjoint(methods(other))]
-    return all(_read(Case(0, 0, (name, other), sizes), call).finds for other in others)
+    replaced = {*methods(name)}
+    partners = [partner for partner in SINGLE if replaced.isdisjoint(methods(partner))]
+    return all(_read(Case(0, 0, (name, partner), sizes), call).finds for partner in partners)
 
 
-def _told(suspect: Case) -> list[str]:
+def _probes_that_find(suspect: Case) -> list[str]:
     """Say which probes find it, the first three with their numbers."""
-    found = telling(suspect)
-    lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*found.items()][:3]]
-    if more := [f"`{name}`" for name in found][3:]:
-        lines.append(f"and {', '.join(more)}")
+    readings = telling(suspect)
+    lines = [f"`{name}`, {x.label}: {x.written}" for name, x in [*readings.items()][:3]]
+    if further := [f"`{name}`" for name in readings][3:]:
+        lines.append(f"and {', '.join(further)}")
     return lines or ["no probe: nothing is wrong"]
 
 
@@ -368,9 +368,9 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     )
 
 
-def _loss(runs: costs.Losses) -> str:
-    numbers = [value for value in runs if value is not None]
-    if len(numbers) < len(runs):
+def _loss(values: costs.Losses) -> str:
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
         return "NaN or an error"
     return f"{fmean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
@@ -379,7 +379,7 @@ def losses(*cases: Case) -> Figure:
     """Draw the loss in training of these cases, each next to that of the right attention."""
     best = costs.load()[costs.RIGHT].losses
     steps = range(costs.EVERY, costs.STEPS + 1, costs.EVERY)
-    return small_curves({f"case {one.number}": one.record.losses for one in cases}, steps, best)
+    return small_curves({f"case {x.number}": x.record.losses for x in cases}, steps, best)
 
 
 class Menu(Panel):
@@ -394,10 +394,10 @@ class Menu(Panel):
 """
 
     def __init__(self, suspect: Case) -> None:
-        self._suspect, self._said = suspect, {"accused": "", "answer": ""}
+        self._suspect, self._verdict = suspect, {"accused": "", "answer": ""}
         super().__init__(lambda: (losses(suspect), self._about()))
         groups = [
-            (group, [(name, SAID[name].title) for name in names])
+            (group, [(name, SENTENCES[name].title) for name in names])
             for group, names in _groups().items()
         ]
         self.options = {**self.options, "groups": groups}
@@ -406,24 +406,22 @@ class Menu(Panel):
         """Return None: a verdict probes the case."""
 
     def _about(self) -> str:
-        one = self._suspect
-        last, best = one.record.losses[-1], costs.load()[costs.RIGHT].losses[-1]
-        seed = f", seed={one.seed}" if one.seed else ""
-        call = f"accuse({one.number}, …{seed})"
-        return (
-            f"{one} Its loss in training ends at {last:.2f}, that of the right one at {best:.2f}. "
-            f"Without a menu, {call} takes an id from sentences()."
-        )
+        suspect = self._suspect
+        last, best = suspect.record.losses[-1], costs.load()[costs.RIGHT].losses[-1]
+        loss = f"Its loss in training ends at {last:.2f}, that of the right one at {best:.2f}."
+        seed = f", seed={suspect.seed}" if suspect.seed else ""
+        call = f"accuse({suspect.number}, …{seed})"
+        return f"{suspect} {loss} Without a menu, {call} takes an id from sentences()."
 
     def _receive(self, event: Mapping[str, Any]) -> None:
         if "accused" in event:
             verdict = accuse(self._suspect.number, event["accused"], seed=self._suspect.seed)
-            self._said = {"accused": event["accused"], "answer": verdict._repr_html_()}
+            self._verdict = {"accused": event["accused"], "answer": verdict._repr_html_()}
         else:
             super()._receive(event)
 
     def _drawn(self) -> dict[str, Any]:
-        return {**super()._drawn(), **self._said}
+        return {**super()._drawn(), **self._verdict}
 
 
 @dataclass(frozen=True)
@@ -431,12 +429,12 @@ class Trial:
     """What a learner's probe finds on right modules and on the cases of a sheet."""
 
     alarm: str
-    told: tuple[int, ...] = ()
+    cases: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         if self.alarm:
             return self.alarm
-        cases = ", ".join(map(str, self.told)) or "none"
+        cases = ", ".join(map(str, self.cases)) or "none"
         return f"Right modules pass. Cases that do not: {cases}."
 
     def _repr_html_(self) -> str:
@@ -450,45 +448,45 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
         where something is wrong.
     """
     right = [((), sizes) for sizes in SIZES] + [((name,), SIZES[0]) for name in INNOCENTS]
-    for made, sizes in right:
+    for names, sizes in right:
         try:
-            found = probe(Case(0, 0, made, sizes).uncounted())
+            result = probe(Case(0, 0, names, sizes).uncounted())
         except Exception as error:  # the learner's own
-            said = sandbox.explain(error, ())
-            if "same dtype" in said:
-                said += " The modules compute in float64, and tokens(module) is of their dtype."
-            return Trial(f"The probe stops on a right module: {said}")
-        if found is None or found is ...:
+            reason = sandbox.explain(error, ())
+            if "same dtype" in reason:
+                reason += " The modules compute in float64, and tokens(module) is of their dtype."
+            return Trial(f"The probe stops on a right module: {reason}")
+        if result is None or result is ...:
             return Trial(
                 "The probe returns nothing yet: return 0 or an empty text where all is right."
             )
-        if isinstance(found, tuple | list | dict):
-            kind = type(found).__name__
+        if isinstance(result, tuple | list | dict):
+            kind = type(result).__name__
             return Trial(f"The probe returns a {kind}: return a number, True or a text.")
-        if _accuses(found):
-            kind = "a right module, written in another way," if made else "a right module"
-            meaning = ", which means that something is wrong" if found is True else ""
+        if _accuses(result):
+            kind = "a right module, written in another way," if names else "a right module"
+            meaning = ", which means that something is wrong" if result is True else ""
             return Trial(
-                f"A false alarm: on {kind} it returns {found}{meaning}. What need not hold there?"
+                f"A false alarm: on {kind} it returns {result}{meaning}. What need not hold there?"
             )
-    told = tuple(one.number for one in sheet(seed) if _stops_or_accuses(probe, one))
-    READINGS.update((seed, one.number) for one in sheet(seed))
+    caught = tuple(suspect.number for suspect in sheet(seed) if _stops_or_accuses(probe, suspect))
+    READINGS.update((seed, suspect.number) for suspect in sheet(seed))
     mistaken = [Case(0, 0, (name,), SIZES[0]) for name in SINGLE]
-    if told or any(_stops_or_accuses(probe, one) for one in mistaken):
-        return Trial("", told)
+    if caught or any(_stops_or_accuses(probe, suspect) for suspect in mistaken):
+        return Trial("", caught)
     return Trial(
         f"This probe cannot fail: it lets right modules pass, and each of the {len(SINGLE)} "
         "mistakes, too. Does it compare something with itself, or change nothing that counts?"
     )
 
 
-def _accuses(found: Any) -> bool:
+def _accuses(result: Any) -> bool:
     """Return whether a number is not 0 up to rounding, or whether anything else is true."""
-    if isinstance(found, Reading):
-        return found.finds
-    if isinstance(found, torch.Tensor):
-        return not bool((found.detach().double().abs() <= NOTHING).all())
-    return not abs(found) <= NOTHING if isinstance(found, float) else bool(found)
+    if isinstance(result, Reading):
+        return result.finds
+    if isinstance(result, torch.Tensor):
+        return not bool((result.detach().double().abs() <= NOTHING).all())
+    return not abs(result) <= NOTHING if isinstance(result, float) else bool(result)
 
 
 def _stops_or_accuses(probe: Callable[[CausalAttention], Any], suspect: Case) -> bool:
@@ -518,22 +516,23 @@ class Score:
 def score(seed: int = 0) -> Score:
     """Show what was found in this session."""
     rows = []
-    for one in sheet(seed):
-        choices = _choices.get((seed, one.number), [])
+    for suspect in sheet(seed):
+        choices = _choices.get((seed, suspect.number), [])
         begun = "one of two" if any(choices) else "open"
-        state = "found" if is_found(one.number, seed) else begun
-        kind = "black box" if one.number <= BLACK_BOXES else "source"
-        rows.append((f"{one.number}, {kind}", state, str(len(choices))))
-    found, tries = sum(state == "found" for _, state, _ in rows), sum(int(n) for *_, n in rows)
-    return Score(tuple(rows), f"{found} of {len(rows)} cases found, choices: {tries}.")
+        state = "found" if is_found(suspect.number, seed) else begun
+        kind = "black box" if suspect.number <= BLACK_BOXES else "source"
+        rows.append((f"{suspect.number}, {kind}", state, str(len(choices))))
+    solved = sum(state == "found" for _, state, _ in rows)
+    num_choices = sum(int(count) for *_, count in rows)
+    return Score(tuple(rows), f"{solved} of {len(rows)} cases found, choices: {num_choices}.")
 
 
 def answer_key(seed: int) -> str:
     """Return, a line for each case of a sheet, its mistakes and the probes that tell."""
     lines = []
-    for one in sheet(seed):
-        names = ", ".join(telling(one)) or "none"
-        lines.append(f"{one.number:2}  {' + '.join(one._made):60}  probes: {names}")
+    for suspect in sheet(seed):
+        names = ", ".join(telling(suspect)) or "none"
+        lines.append(f"{suspect.number:2}  {' + '.join(suspect._names):60}  probes: {names}")
     return "\n".join(lines)
 
 

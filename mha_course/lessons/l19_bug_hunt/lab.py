@@ -38,8 +38,8 @@ class ProbeLab(Lab):
             if reading.finds
             else "A right module gives this number, too: this probe finds nothing here."
         )
-        shown = table(reading.label, ("", call), rows)
-        return (shown,), f"For case {case}, {call} returns {reading.written}. {verdict}"
+        panel = table(reading.label, ("", call), rows)
+        return (panel,), f"For case {case}, {call} returns {reading.written}. {verdict}"
 
     def _receive(self, event: Mapping[str, Any]) -> None:
         super()._receive(event)

@@ -77,18 +77,18 @@ def show_costs(records: Mapping[str, Record]) -> None:
 
     What is more than a twentieth above the right run with the same seed, in all runs, is named.
     """
-    ways = {"at_once": "read at once", "in_use": "word by word", "loaded": "with right parameters"}
+    uses = {"at_once": "read at once", "in_use": "word by word", "loaded": "with right parameters"}
     panels = {
-        title: {name: getattr(record, way) for name, record in records.items()}
-        for way, title in ways.items()
+        title: {name: getattr(record, use) for name, record in records.items()}
+        for use, title in uses.items()
     }
     base = [loss for loss in records["right"].at_once if loss is not None]
 
-    def above(way: str) -> str:
-        found = {name: getattr(record, way) for name, record in records.items()}
+    def above(use: str) -> str:
+        losses_of = {name: getattr(record, use) for name, record in records.items()}
         return ", ".join(
             name
-            for name, losses in found.items()
+            for name, losses in losses_of.items()
             if all((a or inf) > 1.05 * b for a, b in zip(losses, base, strict=True))
         )
 

@@ -83,27 +83,27 @@ PROBES: dict[str, Probe] = {}
 READINGS: Counter[tuple[int, int]] = Counter()  # by the seed and the number of a case
 
 
-def probe(ask: Probe) -> Probe:
+def probe(function: Probe) -> Probe:
     """Register a probe, and count each reading that it takes of a case."""
 
-    @wraps(ask)
+    @wraps(function)
     def counted(module: CausalAttention, *args: Any, **options: Any) -> Reading:
         READINGS[vars(module).get("case", RIGHT)] += 1
-        return ask(module, *args, **options)
+        return function(module, *args, **options)
 
-    PROBES[ask.__name__] = counted
+    PROBES[function.__name__] = counted
     return counted
 
 
-def about(ask: Probe) -> str:
+def about(function: Probe) -> str:
     """Return what a probe does, and which lessons say why it holds."""
-    does = (ask.__doc__ or "").partition("\n\n")[0]
+    does = (function.__doc__ or "").partition("\n\n")[0]
     return " ".join(does.replace("`", "").split())
 
 
-def count(found: Tensor, label: str, right: int = 0) -> Reading:
+def count(flags: Tensor, label: str, right: int = 0) -> Reading:
     """Count what is true in found."""
-    return Reading(int(found.sum()), label, right, found.numel())
+    return Reading(int(flags.sum()), label, right, flags.numel())
 
 
 def tokens(module: CausalAttention, batch: int = 2, length: int = 7, seed: int = 0) -> Tensor:
@@ -120,9 +120,9 @@ def right(module: CausalAttention) -> CausalAttention:
     return twin.to(module.q_proj.weight).eval()
 
 
-def difference(one: Tensor, other: Tensor) -> float:
+def difference(first: Tensor, second: Tensor) -> float:
     """Return by how much two tensors of one shape differ at most; NaN if a number is NaN."""
-    return (one - other).detach().abs().amax().item()
+    return (first - second).detach().abs().amax().item()
 
 
 def _with_cache(
@@ -133,10 +133,10 @@ def _with_cache(
     """
     module, cache = copy.deepcopy(module), KVCache()
     if before is not None:
-        old = KVCache()
+        other_cache = KVCache()
         for token in before.split(1, dim=1):
-            module(token, None, old)
-    return torch.cat([module(part, None, cache) for part in x.split(sizes, dim=1)], dim=1)
+            module(token, None, other_cache)
+    return torch.cat([module(piece, None, cache) for piece in x.split(sizes, dim=1)], dim=1)
 
 
 @probe
@@ -161,8 +161,8 @@ def lengths(module: CausalAttention) -> Reading:
 @probe
 def leaks(module: CausalAttention) -> Reading:
     """Change each of seven tokens, and count the pairs of token and changed output (lesson 8)."""
-    shown = torch.ones(2, 7, dtype=torch.bool)
-    return _felt(lambda x: module(x, shown), tokens(module), "with all tokens shown", 28)
+    mask = torch.ones(2, 7, dtype=torch.bool)
+    return _felt(lambda x: module(x, mask), tokens(module), "with all tokens shown", 28)
 
 
 @probe
@@ -176,18 +176,18 @@ def window(module: CausalAttention) -> Reading:
 @probe
 def cached_leaks(module: CausalAttention) -> Reading:
     """Give three tokens, then four, with a cache, and count as ``leaks`` does (lesson 11)."""
-    pieces = "in pieces of 3 and 4 tokens with a cache"
-    return _felt(lambda x: _with_cache(module, x, (3, 4)), tokens(module), pieces, 28)
+    condition = "in pieces of 3 and 4 tokens with a cache"
+    return _felt(lambda x: _with_cache(module, x, (3, 4)), tokens(module), condition, 28)
 
 
-def _felt(call: Callable[[Tensor], Tensor], x: Tensor, how: str, right: int) -> Reading:
+def _felt(call: Callable[[Tensor], Tensor], x: Tensor, condition: str, right: int) -> Reading:
     """Count the pairs of an output and a token whose change it feels."""
     before, columns = call(x), []
     for s in range(x.size(1)):
         changed = x.clone()
         changed[:, s] *= -1
         columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
-    label = f"pairs of an output and a token that changes it, {how}"
+    label = f"pairs of an output and a token that changes it, {condition}"
     return count(torch.stack(columns), label, right)
 
 
@@ -205,9 +205,9 @@ def padding(module: CausalAttention) -> Reading:
 def hidden(module: CausalAttention) -> Reading:
     """Put other hidden tokens in place of three (lesson 8)."""
     _, padded, mask = _padded(module)
-    other = padded.clone()
-    other[:, :3] *= -2
-    off = difference(module(padded, mask)[:, 3:], module(other, mask)[:, 3:])
+    replaced = padded.clone()
+    replaced[:, :3] *= -2
+    off = difference(module(padded, mask)[:, 3:], module(replaced, mask)[:, 3:])
     return Reading(off, "outputs after the hidden tokens are replaced, against before")
 
 
@@ -222,17 +222,17 @@ def empty_rows(module: CausalAttention) -> Reading:
     """Hide all that three tokens may attend to, which leaves the bias of W_O (lessons 4 and 8)."""
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
-    other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
-    return count(other, "outputs other than the bias of W_O, of tokens that see nothing")
+    differs = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
+    return count(differs, "outputs other than the bias of W_O, of tokens that see nothing")
 
 
 @probe
 def alike(module: CausalAttention) -> Reading:
     """Give one token seven times: each output is that of the token alone (lesson 5)."""
-    one = tokens(module, length=1)
-    out = module(one.expand(-1, 7, -1).contiguous()) - module(one)
-    other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (7,)
-    return count(other, "outputs of equal tokens that differ from that of one alone")
+    single = tokens(module, length=1)
+    out = module(single.expand(-1, 7, -1).contiguous()) - module(single)
+    differs = ~(out.abs().amax((0, 2)) <= NOTHING)  # (7,)
+    return count(differs, "outputs of equal tokens that differ from that of one alone")
 
 
 @probe
@@ -266,14 +266,14 @@ def merged(module: CausalAttention, like: str = "values") -> Reading:
     bare.out_proj.load_state_dict(
         {"weight": torch.eye(x.size(-1)), "bias": torch.zeros(x.size(-1))}
     )
-    part = module.k_proj if like == "keys" else module.v_proj
-    own = _heads(module, part(x)[:, 0])  # (B, H, D)
-    got = bare(x)[:, 0].unflatten(1, own.shape[1:])  # (B, H, D), what W_O gets
+    projection = module.k_proj if like == "keys" else module.v_proj
+    values = _heads(module, projection(x)[:, 0])  # (B, H, D)
+    inputs = bare(x)[:, 0].unflatten(1, values.shape[1:])  # (B, H, D), what W_O gets
     if like == "heads sorted":
-        got, own = (heads[:, :, 0].sort().values for heads in (got, own))
+        inputs, values = (heads[:, :, 0].sort().values for heads in (inputs, values))
     elif like == "values sorted":
-        got, own = (heads.flatten(1).sort().values for heads in (got, own))
-    return Reading(difference(got, own), f"what W_O gets of one token against {LIKE[like]}")
+        inputs, values = (heads.flatten(1).sort().values for heads in (inputs, values))
+    return Reading(difference(inputs, values), f"what W_O gets of one token against {LIKE[like]}")
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ def texts(module: CausalAttention) -> Reading:
     """Pack a text of four tokens and one of three into one row (lessons 8 and 15)."""
     x = tokens(module)
     numbers = torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
-    singles = torch.cat([module(part) for part in x.split((4, 3), dim=1)], dim=1)
+    singles = torch.cat([module(text) for text in x.split((4, 3), dim=1)], dim=1)
     return Reading(
         difference(module(x, texts=numbers), singles), "two packed texts against each alone"
     )

@@ -22,7 +22,7 @@ from mha_course.experiments.faulty_attention import (
 )
 from mha_course.lessons.l19_bug_hunt import costs, hunt
 from mha_course.lessons.l19_bug_hunt.hunt import (
-    SAID,
+    SENTENCES,
     SIZES,
     Case,
     accuse,
@@ -90,7 +90,7 @@ def test_the_probes_alone_solve_every_case(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_sheet_is_what_was_promised(seed):
     cases = sheet(seed)
-    drawn = [one._made for one in cases]
+    drawn = [one._names for one in cases]
     assert [len(names) for names in drawn] == [1] * 10 + [2] * 2
     assert len(set(drawn)) == 12
     assert 1 <= sum(one._mistakes == {INNOCENT} for one in cases) <= 3
@@ -108,17 +108,17 @@ def test_a_sheet_is_what_was_promised(seed):
 
 def test_seeds_draw_other_sheets():
     drawn = [sheet(seed) for seed in range(1, 31)]
-    assert len({tuple(one._made for one in cases) for cases in drawn}) == 30
+    assert len({tuple(one._names for one in cases) for cases in drawn}) == 30
     assert sheet(7) == sheet(7)
-    assert not {one._made for cases in drawn for one in cases} & {*PAIRS[:2]}  # the lesson's
+    assert not {one._names for cases in drawn for one in cases} & {*PAIRS[:2]}  # the lesson's
     right = {one.number for cases in drawn for one in cases if one._mistakes == {INNOCENT}}
     assert right == {*range(1, 11)}
-    made = [one._made for cases in drawn for one in cases]
+    made = [one._names for cases in drawn for one in cases]
     assert not {f"{INNOCENT}/fused", f"{INNOCENT}/shifted"} & {*itertools.chain(*made)}
     assert {names for names in made if len(names) > 1} == {*PAIRS[2:]}
     for cases in drawn:
         assert sum(one._mistakes == {INNOCENT} for one in cases[:5]) <= 1
-        names = [*itertools.chain(*(one._made for one in cases))]
+        names = [*itertools.chain(*(one._names for one in cases))]
         assert len(names) == len({*names}) == 14
 
 
@@ -163,14 +163,14 @@ def test_a_source_that_can_be_read_is_what_runs(names):
 def test_a_choice_is_one_of_the_sentences(capsys):
     sentences()
     listed = capsys.readouterr().out
-    titles = {said.title for said in SAID.values()}
-    assert len(titles) == len(SAID) == len(SINGLE) + 1
-    for name, said in SAID.items():
+    titles = {said.title for said in SENTENCES.values()}
+    assert len(titles) == len(SENTENCES) == len(SINGLE) + 1
+    for name, said in SENTENCES.items():
         assert name in listed
         assert said.title in listed
         assert len(said.title) <= 80  # what a menu shows
         assert said.why
-    for asked in ("banana", "", 3, None, f"{INNOCENT}/fused", SAID[INNOCENT].title):
+    for asked in ("banana", "", 3, None, f"{INNOCENT}/fused", SENTENCES[INNOCENT].title):
         with pytest.raises(ShapeError, match="no sentence has this id"):
             accuse(1, asked)
     for number, most in ((1, "one"), (11, "two")):
@@ -223,8 +223,8 @@ def test_of_any_two_mistakes_a_number_speaks_against_a_third(names):
 
 
 def speaks_for_no_pair(suspect, names):
-    assert [hunt._against(suspect, name) for name in suspect._made] == [None, None]
-    wrong = [name for name in names if name not in suspect._made]
+    assert [hunt._against(suspect, name) for name in suspect._names] == [None, None]
+    wrong = [name for name in names if name not in suspect._names]
     found = {name: refuted(suspect, name) for name in wrong}
     assert len(list(filter(None, found.values()))) > len(wrong) / 2
     for name, quoted in found.items():
@@ -314,14 +314,14 @@ def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"  # said again, it does not count
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
     both = accuse(11, "scale-d-model", "rope-on-values")
-    assert both.title == SAID["scale-d-model"].title
+    assert both.title == SENTENCES["scale-d-model"].title
     assert both.message.startswith("But not “The values are rotated by their positions, too”.")
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, choices: 3."
     neither = accuse(12, "scale-missing", "rope-on-values")
     assert neither.status == "wrong"
     for name in ("scale-missing", "rope-on-values"):
-        assert SAID[name].title[:-1] in repr(neither).replace("\n", " ")
+        assert SENTENCES[name].title[:-1] in repr(neither).replace("\n", " ")
     accuse(12, "positions-ignored", "rope-on-values")
     assert accuse(12, "value-through-key-projection").status == "right"
     assert score().total == "2 of 12 cases found, choices: 6."
@@ -361,7 +361,7 @@ def test_the_sentences_stand_in_groups_and_the_innocent_one_first():
     assert sorted(names) == sorted(SINGLE)
     where = {name: group for group, choices in groups for name, _ in choices}
     for name, group in where.items():
-        assert SAID[name].title.startswith("With a cache, ") == (group == "Cache")
+        assert SENTENCES[name].title.startswith("With a cache, ") == (group == "Cache")
     assert where["merge-batch-mixed"] == "Merging and output"
 
 
@@ -376,9 +376,9 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
         x = tokens(module)
         return module(x)[:, :4] - module(x[:, :4])
 
-    assert try_probe(cut_off).told == (1, 2, 7)
-    assert try_probe(PROBES["gradients"]).told == (8, 10, 12)
-    assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).told == (1, 2, 7)
+    assert try_probe(cut_off).cases == (1, 2, 7)
+    assert try_probe(PROBES["gradients"]).cases == (8, 10, 12)
+    assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).cases == (1, 2, 7)
     for unwritten in (None, ...):
         assert repr(try_probe(lambda module, result=unwritten: result)) == (
             "The probe returns nothing yet: return 0 or an empty text where all is right."
@@ -414,6 +414,6 @@ def test_the_answer_key_names_all_and_the_probes():
     lines = hunt.answer_key(7).splitlines()
     for line, suspect in zip(lines, sheet(7), strict=True):
         names, told = line.split("probes: ")
-        assert names.split()[1::2] == list(suspect._made)
+        assert names.split()[1::2] == list(suspect._names)
         finds = [name for name, probe in PROBES.items() if probe(suspect.module).finds]
         assert told == (", ".join(finds) or "none")
