@@ -73,16 +73,16 @@ class OpCounter(internals.DispatchMode):
 
     @property
     def flops(self) -> int:
-        """All FLOPs that were counted."""
+        """The sum over all operations, 2 for a multiply-add."""
         return sum(self.flops_by_op.values())
 
     def reset(self) -> None:
-        """Start again from 0."""
+        """Set the copies and the FLOPs to 0."""
         self.copies = 0
         self.flops_by_op.clear()
 
     def ran(self, func: OpOverload, args: Args, kwargs: Kwargs, out: Any) -> None:
-        """Add one operation."""
+        """Count the copies and the FLOPs of an operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies
         if name in COPY_INSIDE and not args[0].is_contiguous():

@@ -181,7 +181,7 @@ def fold_source(cell: NotebookNode) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one authoring command."""
+    """Train the running example's model, or render lessons; return the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m mha_course")
     commands = parser.add_subparsers(required=True)
     train = commands.add_parser("train", help="train the model of the running example and save it")

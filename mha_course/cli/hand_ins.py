@@ -51,7 +51,7 @@ class HandIn:
 
     @property
     def name(self) -> str:
-        """What a message calls it."""
+        """Its path below the folder of hand-ins, as messages show it."""
         return "/".join(self.parts)
 
 

@@ -61,7 +61,7 @@ class _Renderer(mistune.HTMLRenderer):
         return html if html.startswith("<details>") else super().block_html(html)
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        """Turn NN_name.ipynb into NN_name.html."""
+        """Link to a lesson's page where the notebook links to another notebook."""
         return super().link(text, re.sub(r"^(\d\d_\w+)\.ipynb", r"\1.html", url), title)
 
 
@@ -100,7 +100,7 @@ def maths(formula: str, *, block: bool) -> str:
 
 
 def python(source: str) -> str:
-    """Highlight code."""
+    """Return Python code as HTML, with classes for its colours."""
     formatter = HtmlFormatter(cssclass="python", wrapcode=True)
     return str(highlight(source.strip("\n"), PythonLexer(), formatter))
 

@@ -76,7 +76,6 @@ def _whole_number(out: Any, target: int) -> tuple[Stage, str] | None:
 
 
 def _exact(out: Tensor, target: Tensor, axes: Sequence[str]) -> tuple[Stage, str] | None:
-    """Compare masks and whole numbers."""
     if target.dtype == torch.bool and out.dtype != torch.bool:
         meaning = ", True = may attend" if axes else ", True or False"
         return Stage.DTYPE, f"is {out.dtype}, but should be torch.bool{meaning}."

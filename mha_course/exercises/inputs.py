@@ -78,7 +78,7 @@ class Draw:
         return [int(axis) if axis.isdigit() else getattr(self, axis) for axis in axes]
 
     def __call__(self, axes: str) -> Tensor:
-        """Return normal float64 numbers."""
+        """Return normal float64 numbers with these axes, such as ``"BSC"``."""
         return self.normal(*self.shape(axes))
 
     def normal(self, *sizes: int) -> Tensor:
@@ -144,7 +144,7 @@ def draw(*shape: int, seed: int) -> Tensor:
 
 
 def tokens() -> Tensor:
-    """Return tokens (B, S, C)."""
+    """Return tokens (B, S, C), the same at every call."""
     return draw(B, S, C, seed=1)
 
 

@@ -41,7 +41,7 @@ class Progress:
 
     @property
     def total(self) -> str:
-        """The table in a sentence."""
+        """How many of all exercises are done, as a sentence."""
         done = sum(row.done for row in self.rows)
         total = done + sum(len(row.open) for row in self.rows)
         return f"{done} of {total} exercises are done."

@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The status of a Report."""
+        """``"error"`` for an answer that raised, else ``"wrong"``."""
         return "error" if self.stage == Stage.RUN else "wrong"
 
 

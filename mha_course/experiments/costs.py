@@ -25,7 +25,7 @@ class Flops(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """FLOPs of all these products, 2 for a multiply-add."""
         return self.projections + self.attention
 
 

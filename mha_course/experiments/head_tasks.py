@@ -132,7 +132,7 @@ def read(layers: nn.ModuleList, x: Tensor) -> Tensor:
 
 
 class Outcome(NamedTuple):
-    """What some runs learned."""
+    """The runs of one training: how well they solve new examples, and their layers."""
 
     parameters: int  # of one run
     r2: Tensor  # (runs,), on new examples

@@ -31,7 +31,7 @@ class Precomputed(NamedTuple):
 
 
 def load() -> Precomputed:
-    """Return the figures that ship."""
+    """Return the figures that ship; keys of digits, which JSON makes strings, are ints again."""
     by_name: dict[str, Any] = {}
     for name, figures in json.loads(PATH.read_text(encoding="utf-8")).items():
         by_name[name] = {int(key) if key.isdigit() else key: figures[key] for key in figures}

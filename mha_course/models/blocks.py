@@ -108,7 +108,7 @@ class Encoder(nn.Module):
 
     @property
     def blocks(self) -> list[EncoderBlock]:
-        """The layers, first to last."""
+        """The encoder's blocks, from the input on."""
         return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
 
     def forward(
@@ -154,7 +154,7 @@ class TokenModel(nn.Module):
 
     @property
     def blocks(self) -> list[EncoderBlock]:
-        """The layers, first to last."""
+        """The blocks of the model's encoder, from the input on."""
         return self.encoder.blocks
 
     @property

@@ -128,7 +128,7 @@ class CourseWidget(anywidget.AnyWidget):
         """Do what the browser asks; what this raises is shown in place."""
 
     def _drawn(self) -> dict[str, Any]:
-        """Return what the browser draws."""
+        """Return what the state holds besides the controls: what the browser draws."""
         return {}
 
     def _state_after(self, event: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
@@ -162,7 +162,7 @@ class CourseWidget(anywidget.AnyWidget):
         return {}
 
     def picture(self) -> Axes | Figure:
-        """Draw the static picture."""
+        """Draw what a page without JavaScript shows."""
         raise NotImplementedError(f"{type(self).__name__} needs a static picture")
 
     def png(self) -> bytes:

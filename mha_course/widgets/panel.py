@@ -59,15 +59,15 @@ class Panel(Lab):
         return super().without_kernel() if few else None
 
     def svg(self) -> bytes:
-        """Return the last picture."""
+        """Return the picture of the last ``draw``."""
         return self._svg or super().svg()
 
     def picture(self) -> Figure:
-        """Draw the picture again."""
+        """Draw at the current values of the controls."""
         return figure_of(self._draw(**self.values)[0])
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
-        """Draw the picture."""
+        """Call the function; return its picture as the only panel, and its sentence."""
         with plots.unregistered():
             picture, sentence = self._draw(**values)
             text = visible(" ".join(sentence.split()))

@@ -44,7 +44,7 @@ def norms_alone(block: EncoderBlock, x: Tensor) -> Tensor:
 
 
 def sums_alone(block: EncoderBlock, x: Tensor) -> Tensor:
-    """Add what each part makes."""
+    """Add to the stream what each part makes of it, without norms."""
     x = x + block.attention(x)[0]
     return x + block.feed_forward(x)
 

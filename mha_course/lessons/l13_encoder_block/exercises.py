@@ -122,7 +122,6 @@ def _normed_part(x: Tensor, part: Part, norm: Part) -> Tensor:
 
 
 def _block(first: Callable[..., Tensor], second: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Put two halves together."""
     return lambda x, attention, feed, norm1, norm2: second(first(x, attention, norm1), feed, norm2)
 
 

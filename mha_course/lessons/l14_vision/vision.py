@@ -74,7 +74,7 @@ class VisionTransformer(nn.Module):
 
     @property
     def blocks(self) -> list[EncoderBlock]:
-        """The layers, first to last."""
+        """The encoder's blocks, from the input on."""
         return self.encoder.blocks
 
     def embed(self, images: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class Checkpoint:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """What cuts text into tokens."""
+        """The tokenizer from the file next to the model. Raises: ShapeError without one."""
         path = self.folder / "tokenizer.json"
         rule = "the tokenizer must be next to the model"
         got = f"none in {self.folder.name}"

@@ -107,7 +107,7 @@ class ScenePlan:
         self.ramps = self._ramps()
 
     def message(self) -> dict[str, Any]:
-        """Return it for the browser."""
+        """Return the plan as dicts and lists, for the browser."""
         size = {
             "width": WIDTH,
             "height": self.sizes.height,

@@ -152,7 +152,6 @@ class AttentionScene(CourseWidget):
         return {"parts": added, "bias": bias.detach().cpu().double().numpy()}
 
     def _source(self) -> str:
-        """Say whose numbers they are."""
         if not self._yours:
             return COURSES
         if {"q", "out"} <= set(self._yours):
