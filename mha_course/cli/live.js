@@ -31,27 +31,27 @@ export class Model {
 function share(model, el) {
   const field = el.querySelector("[data-control=sentence]");
   const sentence = () => model.get("state").values.sentence;
-  const shown = () => `${sentence()} ${model.get("head")} ${model.get("row")}`;
-  let start = shown();
-  let asked = null;
+  const viewKey = () => `${sentence()} ${model.get("head")} ${model.get("row")}`;
+  let start = viewKey();
+  let linked = null;
 
   function point() {
-    const places = { head: asked?.get("head"), row: asked?.get("word") };
-    asked = null;
+    const places = { head: linked?.get("head"), row: linked?.get("word") };
+    linked = null;
     for (const [trait, place] of Object.entries(places))
       if (/^\d+$/.test(place)) model.set(trait, Number(place));
   }
   function read() {
-    const found = new URLSearchParams(location.hash.slice(1));
-    if (!found.has("word")) return;
-    asked = found;
-    const words = found.get("s")?.replaceAll("-", " ");
+    const parameters = new URLSearchParams(location.hash.slice(1));
+    if (!parameters.has("word")) return;
+    linked = parameters;
+    const words = parameters.get("s")?.replaceAll("-", " ");
     if (!field || !words || words === sentence()) return point();
     field.value = words;
     field.dispatchEvent(new Event("input"));
   }
   function write() {
-    if (asked || shown() === start || location.hash.startsWith("#slide-")) return;
+    if (linked || viewKey() === start || location.hash.startsWith("#slide-")) return;
     start = null; // from now on, all is written
     const words = field ? { s: sentence().replaceAll(" ", "-") } : {};
     const state = { ...words, head: model.get("head"), word: model.get("row") };

@@ -149,8 +149,8 @@ function layOut() {
 function enlarge(slide) {
   const content = slide.lastElementChild;
   const wide = (part) => part.scrollWidth > part.clientWidth;
-  const most = content.querySelector(".live, img") ? 1.74 : 2.4;
-  for (let zoom = most; zoom > 0.6; zoom -= 0.02) {
+  const largest = content.querySelector(".live, img") ? 1.74 : 2.4;
+  for (let zoom = largest; zoom > 0.6; zoom -= 0.02) {
     content.style.zoom = zoom;
     const parts = [content, ...content.querySelectorAll("pre, .words, .html")];
     if (content.scrollHeight <= content.clientHeight && !parts.some(wide)) return;
@@ -204,8 +204,8 @@ function next() {
 }
 
 function back() {
-  const seen = waiting(slides[at]).filter((part) => part.matches(".seen:not(.overview *)"));
-  if (seen.length) uncover(seen.at(-1), false);
+  const revealed = waiting(slides[at]).filter((part) => part.matches(".seen:not(.overview *)"));
+  if (revealed.length) uncover(revealed.at(-1), false);
   else if (at > 0) show(at - 1, true);
 }
 
@@ -294,8 +294,8 @@ function tell() {
     return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   };
   const { minutes, notes } = talk[first];
-  const [before, whole] = [minutesTo(first), minutesTo(talk.length)];
-  const plan = `the plan for here: ${before} to ${before + minutes} of ${whole} min`;
+  const [before, total] = [minutesTo(first), minutesTo(talk.length)];
+  const plan = `the plan for here: ${before} to ${before + minutes} of ${total} min`;
   write("b", clock(begun));
   write("span", `${plan} · this section: ${clock(entered)} of ${minutes} min`);
   write("time", new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));

@@ -10,9 +10,9 @@ const contains = (text, words) => words.every((word) => text.toLowerCase().inclu
 /** Return the sections that contain all of these words, first those whose heading does. */
 function find(words) {
   const all = ({ lesson, heading, text }) => `${lesson} ${heading} ${text}`;
-  const found = window.sections.filter((section) => contains(all(section), words));
-  const named = found.filter(({ lesson, heading }) => contains(`${lesson} ${heading}`, words));
-  return [...new Set([...named, ...found])];
+  const matches = window.sections.filter((section) => contains(all(section), words));
+  const named = matches.filter(({ lesson, heading }) => contains(`${lesson} ${heading}`, words));
+  return [...new Set([...named, ...matches])];
 }
 
 /** Write one section as a link, with the text around the longest of the words. */
@@ -40,9 +40,9 @@ export function prepareSearch(menu) {
   function show() {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     lessons.hidden = words.length > 0;
-    const found = words.length && window.sections ? find(words) : [];
-    results.replaceChildren(...found.slice(0, MOST).map((section) => row(section, words)));
-    status.value = words.length && window.sections ? `Sections: ${found.length}` : "";
+    const matches = words.length && window.sections ? find(words) : [];
+    results.replaceChildren(...matches.slice(0, MOST).map((section) => row(section, words)));
+    status.value = words.length && window.sections ? `Sections: ${matches.length}` : "";
   }
   function load() {
     if (!menu.open || window.sections) return;

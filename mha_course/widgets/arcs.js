@@ -187,13 +187,13 @@ export class Arcs {
     if (!before || still()) return this.drawAt({ row, from, key });
     const started = performance.now();
     const step = () => {
-      const part = Math.min(1, (performance.now() - started) / MOVE);
-      const eased = part * (2 - part);
+      const fraction = Math.min(1, (performance.now() - started) / MOVE);
+      const eased = fraction * (2 - fraction);
       const between = (a, b) => a + (b - a) * eased;
       const weights =
-        part === 1 ? row : row.map((weight, j) => between(before.row[j] || 0, weight));
+        fraction === 1 ? row : row.map((weight, j) => between(before.row[j] || 0, weight));
       this.drawAt({ row: weights, from: between(before.from, from), key });
-      if (part < 1) this.moving = requestAnimationFrame(step);
+      if (fraction < 1) this.moving = requestAnimationFrame(step);
     };
     step();
   }

@@ -36,15 +36,15 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
  * @param {() => number} picture.at Where it is.
  * @param {() => number} picture.last The step at which it ends.
  * @param {(to: number) => void} picture.go Goes to a position.
- * @param {() => number} [picture.rest] Milliseconds from one step to the next while it plays.
+ * @param {() => number} [picture.wait] Milliseconds from one step to the next while it plays.
  */
-export function makeFrame({ at, last, go, rest = () => PAUSE }) {
+export function makeFrame({ at, last, go, wait = () => PAUSE }) {
   let timer = null;
 
   function advance() {
     go(Math.floor(at()) + 1);
     if (at() >= last()) toggle(false);
-    else timer = setTimeout(advance, rest());
+    else timer = setTimeout(advance, wait());
   }
   /** Begin to play, from the start where it is at its end; or stop. */
   function toggle(on = timer === null) {
@@ -103,8 +103,8 @@ export function makePlayer({ model, el }, name, label, show) {
     clearTimeout(saving);
     saving = setTimeout(() => model.save_changes(), SAVED);
   }
-  const rest = () => takes + (still() ? PAUSE : pause);
-  const frame = makeFrame({ at: () => at, last: () => last, go, rest });
+  const wait = () => takes + (still() ? PAUSE : pause);
+  const frame = makeFrame({ at: () => at, last: () => last, go, wait });
   const { back, play, next, scrub, count, keys } = frame;
   const bar = make("div", "controls", back, play, next, scrub, count);
   const root = make("div", { className: `${name} mha-player mha-picture`, tabIndex: 0 }, bar);

@@ -31,16 +31,16 @@ function lookUp({ panels, states, outcomes }) {
       const end = outcomes[`${places.get(keyOf(values))} ${name} ${JSON.stringify(value)}`];
       values = end === undefined ? { ...values, [name]: value } : states[end][0];
     }
-    const [, shown, text, trouble] = states[places.get(keyOf(values))];
-    if (!shown) return { ...state, values, trouble };
-    return { values, panels: shown.map((place) => panels[place]), text, trouble };
+    const [, drawn, text, trouble] = states[places.get(keyOf(values))];
+    if (!drawn) return { ...state, values, trouble };
+    return { values, panels: drawn.map((place) => panels[place]), text, trouble };
   };
 }
 
 /** Return all values after a move; null in a list stands for what stays as it is. */
 export function valuesAfter(moved, before) {
-  const whole = (sent, old) => (Array.isArray(sent) ? sent.map((one, i) => one ?? old[i]) : sent);
-  const after = ([name, old]) => [name, name in moved ? whole(moved[name], old) : old];
+  const merged = (sent, old) => (Array.isArray(sent) ? sent.map((one, i) => one ?? old[i]) : sent);
+  const after = ([name, old]) => [name, name in moved ? merged(moved[name], old) : old];
   return Object.fromEntries(Object.entries(before).map(after));
 }
 
@@ -58,10 +58,10 @@ function scripted({ script, data }) {
  */
 export function answererOf(model, compute) {
   if (model.send) return null; // the kernel answers
-  const given = model.get("answerer");
-  if (!given && !compute) return null;
-  const answerOf = () => (given.script ? scripted(given) : unpacked(given).then(lookUp));
-  const ready = given ? answerOf() : compute;
+  const answerer = model.get("answerer");
+  if (!answerer && !compute) return null;
+  const answerOf = () => (answerer.script ? scripted(answerer) : unpacked(answerer).then(lookUp));
+  const ready = answerer ? answerOf() : compute;
   return async () => {
     const { moved, serial } = model.get("event");
     const answer = await ready;

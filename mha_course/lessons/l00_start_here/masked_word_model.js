@@ -68,8 +68,8 @@ function attend(q, k, v, S) {
       for (let s = 0; s < S; s++)
         for (let d = h * D; d < h * D + D; d++)
           row[s] += (q[t * C + d] * k[s * C + d]) / Math.sqrt(D);
-      const most = Math.max(...row);
-      const shares = row.map((score) => Math.exp(score - most));
+      const largest = Math.max(...row);
+      const shares = row.map((score) => Math.exp(score - largest));
       const total = sum(shares);
       for (let s = 0; s < S; s++) {
         row[s] = shares[s] / total;
@@ -94,9 +94,9 @@ function sharedLetters(a, b) {
 /** Return the words nearest to an unknown one, by the share of letters that Python's difflib compares, too. */
 function nearWords(word, vocabulary) {
   const ratio = (other) => (2 * sharedLetters(other, word)) / (other.length + word.length);
-  const near = vocabulary.map((other) => [ratio(other), other]).filter(([a]) => a >= CUTOFF);
-  near.sort(([a, first], [b, second]) => b - a || (first < second ? 1 : -1));
-  return near.slice(0, NEAREST).map(([, other]) => other);
+  const similar = vocabulary.map((other) => [ratio(other), other]).filter(([a]) => a >= CUTOFF);
+  similar.sort(([a, first], [b, second]) => b - a || (first < second ? 1 : -1));
+  return similar.slice(0, NEAREST).map(([, other]) => other);
 }
 
 /** Say what is wrong with a sentence, or nothing, in the words of mha_course/errors.py. */
@@ -104,13 +104,13 @@ function troubleWith(tokens, vocabulary, longest) {
   const cut = (word) => (word.length > LONGEST_WORD ? `${word.slice(0, LONGEST_WORD - 1)}…` : word);
   const unknown = tokens.filter((word) => !vocabulary.includes(word)).map(cut);
   if (unknown.length) {
-    const near = nearWords(unknown[0], vocabulary).join(", ");
+    const similar = nearWords(unknown[0], vocabulary).join(", ");
     const rule = `“${unknown[0]}” is not one of the ${vocabulary.length} words that can be read`;
-    return near ? `${rule}; near ones: ${near}` : rule;
+    return similar ? `${rule}; near ones: ${similar}` : rule;
   }
   if (!tokens.length) return "a sentence needs at least one word";
-  const most = `more than the ${longest} that can be read`;
-  return tokens.length > longest ? `the sentence has ${tokens.length} words, ${most}` : "";
+  const limit = `more than the ${longest} that can be read`;
+  return tokens.length > longest ? `the sentence has ${tokens.length} words, ${limit}` : "";
 }
 
 /** Read a sentence as somebody types it, as words_of in mha_course/datasets/grammar.py does. */

@@ -29,23 +29,23 @@ function compute(moved, { panels, values: before }) {
   const at = (distance, position) => {
     return products(rotated(query, position + distance, speeds), rotated(key, position, speeds));
   };
-  const parts = at(distance, position);
-  const [now, start] = [sumOf(parts), sumOf(at(distance, 0))];
+  const pairs = at(distance, position);
+  const [dot, start] = [sumOf(pairs), sumOf(at(distance, 0))];
   const tips = [rotated(key, position, speeds), rotated(query, position + distance, speeds)];
   const rotate = (dial, i) => {
     const arrows = dial.arrows.map((arrow, n) => ({ ...arrow, at: tips[n][i] }));
     return { ...dial, arrows, note: `${Number(speeds[i].toPrecision(2))} rad a token` };
   };
   const waves = lines.x.map((far) => sumOf(at(far, 0)));
-  const title = `what each pair adds; sum ${figure(now)}`;
-  const alike = Math.abs(start - now) <= 1e-6 ? "the same as" : "not the same as";
+  const title = `what each pair adds; sum ${figure(dot)}`;
+  const alike = Math.abs(start - dot) <= 1e-6 ? "the same as" : "not the same as";
   const text =
-    `Key at position ${position}, query at ${position + distance}: q · k = ${figure(now)}, ${alike} ` +
+    `Key at position ${position}, query at ${position + distance}: q · k = ${figure(dot)}, ${alike} ` +
     `at positions 0 and ${distance}, where it is ${figure(start)}.`;
   const line = { ...lines.lines[0], values: waves };
   const drawn = [
     ...dials.map(rotate),
-    { ...bars, title, values: parts },
+    { ...bars, title, values: pairs },
     { ...lines, lines: [line], at: distance },
   ];
   return { values, panels: drawn, text };

@@ -28,11 +28,11 @@ class TiledMatrix extends Matrix {
     super.update(now);
     this.frame ??= this.node.lastChild.appendChild(svg("rect", { class: HELD }));
     const { tiles, at } = now;
-    const [gone, coming] = [tiles.slice(0, at), tiles.slice(at + 1)].map((some) =>
+    const [past, coming] = [tiles.slice(0, at), tiles.slice(at + 1)].map((some) =>
       some.flatMap((tile) => this.seenOf(tile)),
     );
     this.drawing.append(
-      this.block(GONE, gone),
+      this.block(GONE, past),
       this.block(COMING, coming),
       svg("path", { class: "dots", d: coming.map((part) => this.dotsIn(part)).join("") }),
     );
@@ -43,11 +43,11 @@ class TiledMatrix extends Matrix {
   /** Return the parts of a tile that are not hidden: its rows where the diagonal cuts it. */
   seenOf([row, column, rows, columns]) {
     if (!this.now.causal || column + columns <= row + 1) return [[row, column, rows, columns]];
-    const parts = Array.from({ length: rows }, (_, i) => {
-      const seen = row + i + 1 - column;
-      return [row + i, column, 1, Math.min(columns, seen)];
+    const strips = Array.from({ length: rows }, (_, i) => {
+      const visible = row + i + 1 - column;
+      return [row + i, column, 1, Math.min(columns, visible)];
     });
-    return parts.filter(([, , , seen]) => seen > 0);
+    return strips.filter(([, , , seen]) => seen > 0);
   }
 
   boxOfTile([row, column, rows, columns]) {

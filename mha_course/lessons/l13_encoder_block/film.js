@@ -157,9 +157,9 @@ class Film {
     const words = { queries: this.options.tokens, keys: this.options.tokens };
     const { colours } = this.options;
     const colour = colours[head % colours.length];
-    const look = { colour, width: this.width, height: ARCS };
+    const style = { colour, width: this.width, height: ARCS };
     const weights = this.weightsOf(shown, head);
-    this.arcs.draw({ ...words, weights, follow: this.pointed ?? row, ...look });
+    this.arcs.draw({ ...words, weights, follow: this.pointed ?? row, ...style });
   }
 
   draw() {
@@ -176,11 +176,11 @@ class Film {
     const now = `step ${step} of ${this.options.steps}${loss ? `, loss ${loss.toFixed(2)}` : ""}`;
     this.player.say(now);
     const weights = this.weightsOf(shown, head).subarray(row * S, row * S + S);
-    const most = Math.max(...weights);
-    const best = this.words[weights.indexOf(most)];
-    const said = `In head ${head}, “${word}” attends most to “${best}”: ${most.toFixed(2)}.`;
-    setText(this.sentence, said);
-    this.speaker.speak(`${now}. ${said}`);
+    const largest = Math.max(...weights);
+    const best = this.words[weights.indexOf(largest)];
+    const reading = `In head ${head}, “${word}” attends most to “${best}”: ${largest.toFixed(2)}.`;
+    setText(this.sentence, reading);
+    this.speaker.speak(`${now}. ${reading}`);
     this.player.root.dataset.drawn = `${shown} ${row} ${head}`;
   }
 

@@ -6,7 +6,7 @@ import { valuesAfter } from "../../widgets/without_kernel.js";
 function answerWith({ images, names, heads, patches, lights, shares }) {
   const bytesOf = ({ buffer, byteOffset, byteLength }) =>
     new Uint8Array(buffer, byteOffset, byteLength);
-  const [light, share] = [lights, shares].map(bytesOf);
+  const [light, percent] = [lights, shares].map(bytesOf);
   const queries = patches + 1;
   return (moved, { panels, values: before }) => {
     const values = valuesAfter(moved, before);
@@ -17,13 +17,13 @@ function answerWith({ images, names, heads, patches, lights, shares }) {
       const own = i ? { light: [...light.subarray(begin, begin + patches)] } : {};
       return { ...panel, ...own, image: images[picture], query: query - 1 };
     });
-    const parts = Array.from({ length: heads }, (_, head) =>
-      (share[placeOf(head)] / 100).toFixed(2),
+    const onShapes = Array.from({ length: heads }, (_, head) =>
+      (percent[placeOf(head)] / 100).toFixed(2),
     );
-    const who = query ? `patch ${query - 1}` : "the class token";
+    const queryName = query ? `patch ${query - 1}` : "the class token";
     const text =
       `${names[picture][0].toUpperCase()}${names[picture].slice(1)}. In layer ${layer}, this much of the weight of ` +
-      `${who} falls on the left and the right shape, by head: ${parts.join(", ")}.`;
+      `${queryName} falls on the left and the right shape, by head: ${onShapes.join(", ")}.`;
     return { values, panels: drawn, text };
   };
 }

@@ -24,17 +24,17 @@ function render({ model, el }) {
   keepKeys(root);
   el.append(root);
 
-  let asked = last;
+  let accusedLast = last;
   const kernel = connect(model, draw, (words) => setText(trouble, words && `⚠ ${words}`));
   function draw({ accused, answer: html, trouble: wrong }) {
-    answer.innerHTML = accused === asked || wrong ? html : "checking …";
+    answer.innerHTML = accused === accusedLast || wrong ? html : "checking …";
   }
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (!select.value) return;
-    asked = select.value;
+    accusedLast = select.value;
     answer.textContent = "checking …";
-    kernel.send({ accused: asked });
+    kernel.send({ accused: accusedLast });
   });
   select.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;

@@ -24,10 +24,10 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
   const names = along ? keys : queries;
   const place = (i) => (along ? row * maps.S + i : i * maps.S + column);
   const value = (i) => cells.values[place(i)];
-  const seen = [...names.keys()].filter(
+  const visible = [...names.keys()].filter(
     (i) => !isHidden(cells, place(i)) && Number.isFinite(value(i)),
   );
-  const [first, ...others] = seen.sort((a, b) => value(b) - value(a)).slice(0, 3);
+  const [first, ...others] = visible.sort((a, b) => value(b) - value(a)).slice(0, 3);
   const largest = [first, ...others.filter((i) => !maps.areWeights || value(i) >= 0.005)];
   const word = `“${isolateWord(along ? queries[row] : keys[column])}”`;
   if (first === undefined)

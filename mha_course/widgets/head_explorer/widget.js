@@ -75,8 +75,8 @@ class Explorer extends Stage {
     const { sentence, ...others } = Object.fromEntries(this.controls);
     const bar = make("div", "controls", ...Object.values(others).map(({ node }) => node));
     bar.hidden = !bar.firstChild;
-    const said = make("div", "said", this.source, this.trouble);
-    said.hidden = !this.controls.size;
+    const messages = make("div", "said", this.source, this.trouble);
+    messages.hidden = !this.controls.size;
     const top = make("div", "top", this.title, sentence?.node ?? "", this.turn);
     this.stage = make("div", "stage", this.arcs.node, this.table);
     const below = make("div", "below", this.readout, make("div", "", this.legend, this.hint));
@@ -84,7 +84,7 @@ class Explorer extends Stage {
       "div",
       "view",
       top,
-      said,
+      messages,
       this.stage,
       below,
       this.suggestions?.node ?? "",
@@ -110,8 +110,8 @@ class Explorer extends Stage {
 
   /** Return which map is shown: of new maps there may be fewer than before. */
   current() {
-    const shown = (name, count) => clamp(this.model.get(name), 0, count - 1);
-    return { layer: shown("layer", this.maps.R), slot: shown("head", this.maps.slots) };
+    const within = (name, count) => clamp(this.model.get(name), 0, count - 1);
+    return { layer: within("layer", this.maps.R), slot: within("head", this.maps.slots) };
   }
 
   choose({ layer, slot }) {

@@ -28,15 +28,15 @@ function weightsOf(scores, allowed, fill) {
 /** Count what may be seen, and say what the rows do that see nothing. */
 function sentenceOn(mask, words, fill) {
   const size = words.length;
-  const seen = mask.map((row) => row.filter(Boolean).length);
-  const counted = `${seen.reduce((sum, n) => sum + n, 0)} of ${size * size} pairs may attend.`;
-  const blind = words.filter((_, t) => !seen[t]);
+  const visible = mask.map((row) => row.filter(Boolean).length);
+  const counted = `${visible.reduce((sum, n) => sum + n, 0)} of ${size * size} pairs may attend.`;
+  const blind = words.filter((_, t) => !visible[t]);
   if (!blind.length) {
-    const fewest = `${Math.min(...seen)} of ${size} ${size === 1 ? "word" : "words"}`;
+    const fewest = `${Math.min(...visible)} of ${size} ${size === 1 ? "word" : "words"}`;
     return `${counted} Every word sees something: the fewest see ${fewest}.`;
   }
   const first = blind.slice(0, 3).map((word) => `“${word}”`);
-  const who = `${blind.length} ${blind.length === 1 ? "row sees" : "rows see"} nothing`;
+  const rows = `${blind.length} ${blind.length === 1 ? "row sees" : "rows see"} nothing`;
   const alike = `the weights there are all equal, ${(1 / size).toFixed(2)}`;
   const does = {
     [COURSE]: "the weights there are all 0",
@@ -44,7 +44,7 @@ function sentenceOn(mask, words, fill) {
     [FINITE]: `${alike}: a row that may see nothing sees everything`,
   };
   const named = first.join(", ") + (blind.length > 3 ? " …" : "");
-  return `${counted} ${who} (${named}): ${does[fill]}.`;
+  return `${counted} ${rows} (${named}): ${does[fill]}.`;
 }
 
 /** Return what answers to a move, as without_kernel.js asks. */

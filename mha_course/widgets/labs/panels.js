@@ -75,9 +75,9 @@ const lines = afresh((panel, { width }) => {
   root.append(svg("path", { d: `M${x(at)} ${TOP}V${bottom}`, class: "here" }));
   const every = Math.ceil(numbers.length / 8);
   numbers.forEach((number, i) => {
-    const look = i === at ? "tick at" : "tick";
+    const className = i === at ? "tick at" : "tick";
     if (i % every === 0)
-      root.append(svg("text", { x: x(i), y: bottom + 15, class: look }, `${number}`));
+      root.append(svg("text", { x: x(i), y: bottom + 15, class: className }, `${number}`));
   });
   const below = { x: (LEFT + end) / 2, y: HEIGHT - 3, class: "tick" };
   root.append(svg("text", below, panel.xlabel));

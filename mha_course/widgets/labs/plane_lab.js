@@ -27,8 +27,8 @@ function turned(name, values, before, tokens) {
   const dragged = values[name].findIndex(isDragged);
   if (dragged >= 0) {
     const [[x, y], [fromX, fromY]] = [values[name][dragged], tokens[dragged]];
-    const turn = ((Math.atan2(y, x) - Math.atan2(fromY, fromX)) * 180) / Math.PI;
-    angle = Math.round(((turn + 540) % 360) - 180);
+    const degrees = ((Math.atan2(y, x) - Math.atan2(fromY, fromX)) * 180) / Math.PI;
+    angle = Math.round(((degrees + 540) % 360) - 180);
     stretch = Math.hypot(x, y) / Math.hypot(fromX, fromY);
   }
   stretch = lengthOf(stretch);

@@ -38,8 +38,8 @@ export class Lane {
     this.steps = frames.map((frame, i) => this.makeStep(frame, i, go));
     this.strips = strips.map((places, number) => this.makeStrip(places, number));
     this.sentences = frames.map(makeSentence);
-    const look = { className: "sentence", ariaLive: "polite" };
-    const sentence = make("div", look, ...this.sentences); // the highest keeps the place for all
+    const attributes = { className: "sentence", ariaLive: "polite" };
+    const sentence = make("div", attributes, ...this.sentences); // the highest keeps the place for all
     this.reading = make("div", "reading");
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));

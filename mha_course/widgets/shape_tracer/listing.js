@@ -57,8 +57,8 @@ export function listing({ steps, sources }, go) {
     if (!marked) return null;
     const { scrollTop, clientHeight } = pane.lastChild;
     const { offsetTop: top, offsetHeight: height } = marked;
-    const seen = top >= scrollTop + 20 && top + height <= scrollTop + clientHeight - 20;
-    return seen ? null : top - clientHeight / 3;
+    const visible = top >= scrollTop + 20 && top + height <= scrollTop + clientHeight - 20;
+    return visible ? null : top - clientHeight / 3;
   }
   return { pane, mark, scrollTarget };
 }

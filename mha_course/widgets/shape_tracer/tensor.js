@@ -23,13 +23,13 @@ export function layout(sizes, scale) {
   for (let axis = sizes.length - 3, level = 0; axis >= 0; axis--, level++) {
     const number = sizes[axis];
     const direction = level % 2; // 0 to the right, 1 downwards
-    const room = sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
-    const most = [room, 3][level] ?? 2;
+    const fits = sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
+    const most = [fits, 3][level] ?? 2;
     const all = number <= Math.max(most, level ? most : 4);
-    const shown = all ? number : most;
-    const places = Array.from({ length: shown }, (_, i) => {
+    const drawnCount = all ? number : most;
+    const places = Array.from({ length: drawnCount }, (_, i) => {
       const at = i * (extent[direction] + 5 + 5 * level);
-      return all || i < shown - 1 ? { at, index: i } : { at: at + 14, index: number - 1 };
+      return all || i < drawnCount - 1 ? { at, index: i } : { at: at + 14, index: number - 1 };
     });
     sheets = places.flatMap(({ at, index }) =>
       sheets.map(({ x, y, index: inner }) => {
@@ -37,7 +37,7 @@ export function layout(sizes, scale) {
         return { ...place, index: [index, ...inner] };
       }),
     );
-    const length = shown ? places.at(-1).at + extent[direction] : 0;
+    const length = drawnCount ? places.at(-1).at + extent[direction] : 0;
     const middle = length - extent[direction] - 9.5 - 2.5 * level;
     const [x, y] = direction ? [extent[0] / 2, middle] : [middle, extent[1] / 2];
     if (!all) dots.push({ x, y, sign: direction ? "⋮" : "…" });

@@ -62,7 +62,7 @@ function render(context) {
     root.replaceChildren("No steps: nothing was called that makes a tensor.", stopped);
     return end;
   }
-  let room = 0;
+  let width = 0;
   const facts = make("div", "facts");
   const summary = make("summary", "", "In memory");
   const memory = make("details", "memory", summary); // as it was left, from step to step
@@ -82,10 +82,10 @@ function render(context) {
 
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function scrollTo(pill) {
-    const kept = [flow.node, facts].map((node) => [node, node.offsetHeight]);
+    const heights = [flow.node, facts].map((node) => [node, node.offsetHeight]);
     const middle = pill.offsetLeft - timeline.node.clientWidth / 2;
     const top = code.scrollTarget();
-    for (const [node, height] of kept) node.style.minHeight = `${height}px`; // so that nothing below jumps
+    for (const [node, height] of heights) node.style.minHeight = `${height}px`; // so that nothing below jumps
     if (top !== null) code.pane.lastChild.scrollTop = top;
     timeline.node.scrollLeft = middle;
   }
@@ -94,8 +94,8 @@ function render(context) {
     const step = steps[at];
     timeline.mark(at);
     const result = `${step.name || "a tensor"} of shape ${describe(step.form)}`;
-    const made = `${step.op} makes ${result}, ${storageWords(step.storage)}`;
-    setText(spoken, `Step ${at + 1} of ${steps.length}: ${made}.`);
+    const outcome = `${step.op} makes ${result}, ${storageWords(step.storage)}`;
+    setText(spoken, `Step ${at + 1} of ${steps.length}: ${outcome}.`);
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
     memory.replaceChildren(summary, ...memoryOf(step));
@@ -105,9 +105,9 @@ function render(context) {
   }
 
   const watch = new ResizeObserver(([{ contentRect }]) => {
-    if (contentRect.width === room || !contentRect.width) return;
-    room = contentRect.width;
-    root.classList.toggle("wide", room >= WIDE);
+    if (contentRect.width === width || !contentRect.width) return;
+    width = contentRect.width;
+    root.classList.toggle("wide", width >= WIDE);
     facts.style.minHeight = "";
     flow.fit(stage.clientWidth);
     show(context.model.get("position"));

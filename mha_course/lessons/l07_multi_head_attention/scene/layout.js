@@ -17,9 +17,9 @@ export function ease(fraction, begin, end) {
 
 /** Return where a head's part of a matrix stands while one head is followed; a matrix without parts is everybody's. */
 export function boxOf(part, head, followed, unfolded = 1) {
-  const own = part.bands > 1 ? head : 0;
-  const box = part.boxes[followed][own];
-  return { ...box, ...mixBox(part.whole[own], box, unfolded) };
+  const band = part.bands > 1 ? head : 0;
+  const box = part.boxes[followed][band];
+  return { ...box, ...mixBox(part.whole[band], box, unfolded) };
 }
 
 /** Return the row of a word in a box, which is a column where the matrix is transposed. */

@@ -90,9 +90,9 @@ export class Motion {
 
   project(name, i, t) {
     const { brush } = this;
-    const [end, whole] = [this.place(name, i), this.parts[name]];
+    const [end, matrix] = [this.place(name, i), this.parts[name]];
     const from = this.parts.x ? this.place("x", i) : { ...this.place("q", i), x: 76, w: 52 };
-    const upright = Boolean(whole.transposed);
+    const upright = Boolean(matrix.transposed);
     const [long, thick] = upright ? [end.h, end.w] : [end.w, end.h];
     const centre = ({ x, y, w, h }) => [x + w / 2, y + h / 2];
     const low = this.plan.top + this.plan.side + 34;
@@ -212,11 +212,11 @@ export class Motion {
     const bars = indices(S).map((j) => {
       const score = this.value("scores", head, row, j);
       const { x, w } = this.cell("scores", j);
-      const seen = this.value("masked_scores", head, row, j);
-      const scaled = Number.isFinite(seen) ? seen : score / Math.sqrt(this.D);
+      const masked = this.value("masked_scores", head, row, j);
+      const scaled = Number.isFinite(masked) ? masked : score / Math.sqrt(this.D);
       const middle = x + w / 2 + shift;
       // What is hidden stops at the mask, and what is not known to go on at the division.
-      const end = seen === -Infinity ? door : Number.isNaN(seen) ? divide : this.plan.width;
+      const end = masked === -Infinity ? door : Number.isNaN(masked) ? divide : this.plan.width;
       const [at, alpha] = [Math.min(middle, end - 3), 1 - ease(middle, end - 8, end)];
       const smaller = ease(middle, divide - 6, divide + 10);
       const height = mix(score, scaled, smaller) * ease(fraction, 0.04, 0.2);
@@ -268,7 +268,7 @@ export class Motion {
   /** Bars of scores become bars of exp, then shares of the row's sum, then weights. */
   softmax(fraction) {
     const { brush, S, head, row } = this;
-    const [power, share] = [ease(fraction, 0.06, 0.3), ease(fraction, 0.4, 0.62)];
+    const [power, normalised] = [ease(fraction, 0.06, 0.3), ease(fraction, 0.4, 0.62)];
     const sinks = ease(fraction, 0.72, 0.84);
     const most = this.largestScore();
     const of = (name) => indices(S).map((j) => this.value(name, head, row, j));
@@ -280,14 +280,14 @@ export class Motion {
       const exp = top === -Infinity ? 0 : Math.exp(scores[j] - top);
       const start = scores[j] === -Infinity ? 0 : score;
       const before = known ? mix(start, exp, power) : 0;
-      const height = mix(before, weights[j], share) * (1 - sinks);
-      const value = !known || share >= 0.5 ? weights[j] : power < 0.5 ? scores[j] : exp;
+      const height = mix(before, weights[j], normalised) * (1 - sinks);
+      const value = !known || normalised >= 0.5 ? weights[j] : power < 0.5 ? scores[j] : exp;
       const { x, w } = this.cell("weights", j);
       return { at: x + w / 2, height, value };
     });
     brush.faintly(sinks, () => brush.rows("weights", head, row, 1, this.place("weights", row)));
     this.bars(bars, 1);
-    if ((known ? power === 1 : share > 0.5) && fraction < 0.84) this.sum(bars, share);
+    if ((known ? power === 1 : normalised > 0.5) && fraction < 0.84) this.sum(bars, normalised);
     this.fill("weights", fraction, 0.84, 1);
   }
 

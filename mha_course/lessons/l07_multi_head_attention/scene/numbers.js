@@ -28,10 +28,10 @@ export function readSteps(state) {
     arrays[name] = new Float32Array(bytesOf(bytes).buffer);
   const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
   const widthOf = (name) => widths[name] ?? D; // of a row of one head's part
-  const whole = { x: true, out: true };
+  const undivided = { x: true, out: true };
   const value = (name, head, row, column) => {
     if (name === "merged") return arrays.merged[row * C + head * D + column]; // the part of a head
-    return arrays[name][((whole[name] ? 0 : head * S) + row) * widthOf(name) + column];
+    return arrays[name][((undivided[name] ? 0 : head * S) + row) * widthOf(name) + column];
   };
   const most = {};
   for (const [name, values] of Object.entries(arrays))
@@ -46,8 +46,8 @@ export function readSteps(state) {
 function largest(parts, most = FEW) {
   const sorted = [...parts].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   if (sorted.length <= most) return sorted;
-  const rest = sorted.slice(most - 1).reduce((sum, { value }) => sum + value, 0);
-  return [...sorted.slice(0, most - 1), { name: `${sorted.length - most + 1} more`, value: rest }];
+  const tail = sorted.slice(most - 1).reduce((sum, { value }) => sum + value, 0);
+  return [...sorted.slice(0, most - 1), { name: `${sorted.length - most + 1} more`, value: tail }];
 }
 
 const listed = (parts) =>
@@ -58,16 +58,16 @@ function insideScore(steps, { head, row, column }) {
   const { D, value, word } = steps;
   const product = (d) => value("q", head, row, d) * value("k", head, column, d);
   const parts = indices(D).map((d) => ({ name: `${d}`, value: product(d) }));
-  const shown = D > MOST ? largest(parts, MOST) : parts;
+  const terms = D > MOST ? largest(parts, MOST) : parts;
   const total = value("scores", head, row, column);
   const title = `q of ${word(row)} · k of ${word(column)}`;
-  const [seen, scaled] = [value("masked_scores", head, row, column), total / Math.sqrt(D)];
-  const agrees = Math.abs(seen - scaled) < 1e-3 * steps.most.scores || seen === -Infinity;
-  const other = Number.isNaN(seen) ? "" : `to the softmax goes ${number(seen)}`; // NaN: it is not known
-  const note = agrees ? `÷ √${D} = ${number(scaled)}` : other;
-  const sum = `${title} in head ${head}: ${listed(shown)} = ${number(total)}`;
+  const [masked, scaled] = [value("masked_scores", head, row, column), total / Math.sqrt(D)];
+  const agrees = Math.abs(masked - scaled) < 1e-3 * steps.most.scores || masked === -Infinity;
+  const afterMask = Number.isNaN(masked) ? "" : `to the softmax goes ${number(masked)}`; // NaN: it is not known
+  const note = agrees ? `÷ √${D} = ${number(scaled)}` : afterMask;
+  const sum = `${title} in head ${head}: ${listed(terms)} = ${number(total)}`;
   const text = note ? `${sum}; ${note}` : sum;
-  return { title, parts: shown, total, text, note };
+  return { title, parts: terms, total, text, note };
 }
 
 function insideWeight(steps, { head, row, column }) {
@@ -122,8 +122,8 @@ function insideOut(steps, { row, column }) {
     value: value("parts", h, row, column),
   }));
   parts.push({ name: "bias", value: arrays.bias[column] });
-  const rest = total - parts.reduce((sum, part) => sum + part.value, 0);
-  if (Math.abs(rest) > 1e-3 * steps.most.out) parts.push({ name: "other", value: rest });
+  const remainder = total - parts.reduce((sum, part) => sum + part.value, 0);
+  if (Math.abs(remainder) > 1e-3 * steps.most.out) parts.push({ name: "other", value: remainder });
   const text = `${title}: ${parts.map((part) => `${part.name} ${number(part.value, true)}`).join(", ")} = ${number(total)}`;
   return { title, parts, total, text };
 }

@@ -40,9 +40,9 @@ export class Picture {
 
   /** Add a thing that is seen with a part of the picture; what is some head's may be pale where others are followed. */
   add(node, shows, own, others, contents) {
-    const share = (stage) =>
+    const dimmed = (stage) =>
       own === undefined || own === this.head ? 1 : (others ?? stageAt(stage).others ?? 1);
-    const at = (stage) => visibilityOf(shows, stage) * share(stage);
+    const at = (stage) => visibilityOf(shows, stage) * dimmed(stage);
     this.things.push({ node, contents, shows, at });
     this.svg.append(node);
   }
@@ -57,8 +57,8 @@ export class Picture {
       const frame = { x: home.x - 0.5, y: home.y - 0.5, w: home.w + 1, h: home.h + 1 };
       const node = svg("g", {}, contents, rect(`stroke passive ${colour}`, frame));
       if (banded) this.bands.push({ node, name, head, home });
-      const own = part.square || banded ? head : undefined;
-      this.add(node, name, own, part.square && 0, contents);
+      const owner = part.square || banded ? head : undefined;
+      this.add(node, name, owner, part.square && 0, contents);
     }
   }
 
@@ -67,9 +67,9 @@ export class Picture {
     const { x, y, w, h, rows, columns } = box;
     let d = "";
     const across = part.square || part.transposed ? columns : 1;
-    const down = part.transposed ? 1 : rows;
+    const lines = part.transposed ? 1 : rows;
     for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
-    for (let i = 1; i < down; i++) d += `M${x} ${y + (i * h) / down}h${w}`;
+    for (let i = 1; i < lines; i++) d += `M${x} ${y + (i * h) / lines}h${w}`;
     const hatched = name === "weights" && this.steps.masked;
     const behind = hatched ? rect("", box, { fill: `url(#${this.id})` }) : rect("zero", box);
     const nodes = [behind, this.imageOf(name, part, head, box)];
@@ -114,13 +114,13 @@ export class Picture {
   addTexts() {
     for (const each of this.plan.texts) {
       const { text, x, y, shows, color, size, bold, align, rotated, after, head } = each;
-      const look = [color, align, bold ? "bold" : "plain", size > 11 ? "large" : "small"].join(" ");
+      const kind = [color, align, bold ? "bold" : "plain", size > 11 ? "large" : "small"].join(" ");
       if (after) {
-        this.texts.at(-1).node.append(svg("tspan", { class: look, dx: x, y }, text));
+        this.texts.at(-1).node.append(svg("tspan", { class: kind, dx: x, y }, text));
         continue;
       }
       const transform = rotated ? `rotate(-90 ${x} ${y})` : "";
-      const node = svg("text", { class: look, x, y, transform }, text);
+      const node = svg("text", { class: kind, x, y, transform }, text);
       if (head !== undefined) node.dataset.head = head;
       this.texts.push({ ...each, node });
       this.add(node, shows);
@@ -180,9 +180,9 @@ export class Picture {
       node.style.opacity = mix(at(stage - 1), at(stage), stage < 0 ? 1 : fade);
       if (!contents) continue;
       const presence = (at, done) => Number(isMade(shows, at, done));
-      const there = mix(presence(stage - 1), presence(stage, fraction), stage < 0 ? 1 : fade);
-      contents.style.opacity = there;
-      contents.style.visibility = there ? "" : "hidden"; // what is not there yet cannot be pointed at
+      const present = mix(presence(stage - 1), presence(stage, fraction), stage < 0 ? 1 : fade);
+      contents.style.opacity = present;
+      contents.style.visibility = present ? "" : "hidden"; // what is not there yet cannot be pointed at
       node.style.visibility = moves.includes(shows) && fraction < 1 ? "hidden" : "";
     }
     if (fraction < 1) this.svg.classList.remove("unfolds");

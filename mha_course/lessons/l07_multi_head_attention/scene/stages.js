@@ -157,11 +157,11 @@ export function visibilityOf(name, stage) {
   const { highlights } = stageAt(stage);
   if (!highlights || name === "always") return 1;
   const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
-  const shown =
+  const highlighted =
     name === "words"
       ? highlights.includes("x") || rows.some((row) => highlights.includes(row))
       : highlights.includes(name);
-  return shown ? 1 : FAINT;
+  return highlighted ? 1 : FAINT;
 }
 
 /** Return whether a part of the picture is there at a stage, of whose motion a fraction is done. */
@@ -183,7 +183,7 @@ export function sentenceOf(steps, { stage, row, head }) {
   const key = best ? `“${steps.word(best.column)}”` : "none";
   const weight = best ? number(best.weight) : "";
   const score = best ? number(steps.value("scores", head, row, best.column)) : "";
-  const most = best ? `${word} puts ${weight} on ${key}` : `${word} sees nothing`;
-  const attends = row >= 0 ? most : "";
+  const strongestWeight = best ? `${word} puts ${weight} on ${key}` : `${word} sees nothing`;
+  const attends = row >= 0 ? strongestWeight : "";
   return stageAt(stage).sentence({ steps, head, word, key, weight, score, attends });
 }
