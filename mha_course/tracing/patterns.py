@@ -8,6 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -168,17 +169,15 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     given = [axes] if isinstance(axes, str) else axes or ()
     texts = given.values() if isinstance(given, Mapping) else given
     pairs = zip([_written(text) for text in texts if text], patterns.values(), strict=False)
-    notes = [f"{' '.join(one)} was read as {' '.join(two)}" for one, two in pairs if one != two]
+    changed = [(given, read) for given, read in pairs if given != read]
+    notes = [f"{' '.join(given)} was read as {' '.join(read)}" for given, read in changed]
     return tuple(dict.fromkeys(notes))
 
 
 def words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
     """Return each name of each pattern with its size, in order."""
-    return [
-        pair
-        for name, words in patterns.items()
-        for pair in zip(words, tensors[name].shape, strict=True)
-    ]
+    rows = [zip(words, tensors[name].shape, strict=True) for name, words in patterns.items()]
+    return list(chain.from_iterable(rows))
 
 
 def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
@@ -186,15 +185,15 @@ def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) 
     pairs = words_and_sizes(patterns, tensors)
     written = {part for word, _ in pairs for part in word.split("*")}
     heads = sizes.get("H", hints.get("H", 1))
+    if "C" in written:
+        return
     for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
         size = dict(pairs)[letter]
         several = "H" not in written and heads > 1 and not size % heads and hints.get("D") != size
-        fits = {**hints, **sizes}.get("C", size) == size and (letter == "E" or several)
-        for name, row in patterns.items() if fits and "C" not in written else ():
-            split = [word.split("*") for word in row]
-            patterns[name] = tuple(
-                "*".join("C" if part == letter else part for part in parts) for parts in split
-            )
+        if {**hints, **sizes}.get("C", size) == size and (letter == "E" or several):
+            for name, row in patterns.items():
+                parts = [["C" if x == letter else x for x in word.split("*")] for word in row]
+                patterns[name] = tuple(map("*".join, parts))
 
 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
@@ -318,13 +317,14 @@ def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]
     levels = []
     for _ in range(3):
         plain = [value for value in values if not callable(value)]  # no class and no module
-        held = [
-            value if isinstance(value, Mapping) else vars(value)
-            for value in plain
-            if isinstance(value, Mapping) or hasattr(value, "__dict__")
-        ]
-        levels.append(held)
-        values = [value for config in held for value in config.values()]
+        configs: list[Mapping[str, Any]] = []
+        for value in plain:
+            if isinstance(value, Mapping):
+                configs.append(value)
+            elif hasattr(value, "__dict__"):
+                configs.append(vars(value))
+        levels.append(configs)
+        values = [value for config in configs for value in config.values()]
     return levels
 
 
