@@ -153,8 +153,7 @@ def in_another_order(left: Axis, right: Axis) -> bool:
         return False
     left_strides = _strides_of_named(left)
     right_strides = _strides_of_named(right)
-    shared = left_strides.keys() & right_strides.keys()
-    return any(left_strides[factor] != right_strides[factor] for factor in shared)
+    return any(left_strides.get(factor, n) != n for factor, n in right_strides.items())
 
 
 def _strides_of_named(axis: Axis) -> dict[Factor, int]:
@@ -180,10 +179,8 @@ def _without_ones(axis: Axis) -> Axis:
 
 def keep_matching(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
     """Return the axes as they were where they have kept their length; the others are new."""
-    return [
-        axis if size_of(axis) == size else unknown(size)
-        for axis, size in zip(axes, shape, strict=True)
-    ]
+    pairs = zip(axes, shape, strict=True)
+    return [axis if size_of(axis) == size else unknown(size) for axis, size in pairs]
 
 
 class AxisNamer:
@@ -321,23 +318,19 @@ class AxisNamer:
         """Name a piece of an axis: tokens and whole factors keep their names."""
         if piece := self._piece(axis, start, size):
             return piece
-        whole = Factor(self.label(axis), size_of(axis))
-        if len(axis) == 1:
-            whole = axis[0]
-            if self.is_token(axis):
-                return (whole._replace(size=size),)
-            if whole.origin is Origin.LINEAR:
-                self.confirm([axis], Origin.LINEAR)
-                return self.linear_output(size)
+        whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
+        if len(axis) == 1 and self.is_token(axis):
+            return (whole._replace(size=size),)
+        if len(axis) == 1 and whole.origin is Origin.LINEAR:
+            self.confirm([axis], Origin.LINEAR)
+            return self.linear_output(size)
         if whole.name == "H+2" and (start, size) == (0, self.sizes["H"]):
             return self.parse("H", size)
         for cut in range(1, len(axis)):
             if size_of(axis[cut:]) == size and start % size == 0:
                 return axis[cut:]
-        return () if size == 1 else self._part_of_whole(whole, start, size)
-
-    def _part_of_whole(self, whole: Factor, start: int, size: int) -> Axis:
-        """Name a slice of one factor by its size: half a width, a declared part, one head of C."""
+        if size == 1:
+            return ()
         if whole in self.doubles and 2 * size == whole.size:
             return (self.doubles[whole],)
         declared = [name for name, n in self.extra.items() if n == size and name.startswith("D")]
@@ -567,10 +560,8 @@ class AxisNamer:
             self.roots[f"{root}'"] = root
             self.tokens.add(f"{root}'")
             return f"{root}'", root
-        taken = self.reserved - {root} | {
-            name for name in "TS" if self.roots.get(name, root) != root
-        }
-        free = {"T", "S"} - taken
+        of_others = {name for name in "TS" if self.roots.get(name, root) != root}
+        free = {"T", "S"} - (self.reserved - {root}) - of_others
         first = "T" if "T" in free and root not in ("X", "Y") else f"{root}'"
         second = root if root != first else f"{root}'"
         if root in ("T", "S") and "S" in free:
@@ -596,13 +587,10 @@ class AxisNamer:
         heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
         if len(kv_heads) != heads or not count or heads % count:
             return ()
-        orders = {
-            Origin.INTERLEAVED: [head * count // heads for head in range(heads)],
-            Origin.TILED: [head % count for head in range(heads)],
-        }
-        for order, numbers in orders.items():
-            if numbers == list(kv_heads):
-                return (Factor("H", heads, origin=order),)
+        if list(kv_heads) == [head * count // heads for head in range(heads)]:
+            return (Factor("H", heads, origin=Origin.INTERLEAVED),)
+        if list(kv_heads) == [head % count for head in range(heads)]:
+            return (Factor("H", heads, origin=Origin.TILED),)
         return ()
 
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:

@@ -223,7 +223,7 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
     texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
-    recorder.running.finish()
+    recorder.running.leave()
     arguments = tuple(
         replace(argument, axes=argument.axes or names.final(info.axes))
         for argument, info in recorder.arguments.values()

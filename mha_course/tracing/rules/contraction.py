@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from itertools import chain, compress
 from typing import Any
 
@@ -211,12 +210,10 @@ def _axes_of_factor(
     return axes
 
 
-def _warn_of_mismatch(
-    call: OpCall, is_summed: bool, left: Axis, right: Axis, products: bool
-) -> None:
+def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
     names = call.names
     labels = [names.label(left), names.label(right)]
-    if not is_summed or "H" in labels or labels[0] == labels[1]:
+    if not summed or "H" in labels or labels[0] == labels[1]:
         call.warn(warnings.of_broadcast(names, left, right))
     elif products:  # _check_weighted_sum judges sums with weights.
         is_key = labels[0] == "D" and names.is_token(right)
@@ -234,10 +231,12 @@ def _stage_of(
         _check_context(call, values, terms, summed_axes, labels)
         return "context"
     has_weight = any(value.is_parameter for value in values)
+    from_linears = len([value for value in values if value.from_linear]) > 1
     if len(values) > 1 and not has_weight and len(list(filter(names.is_token, axes))) > 1:
-        _describe_scores(call, values, summed_axes, labels)
+        summed = _describe_scores(call, values, summed_axes, labels)
+        call.results[0].summed_axis = summed if from_linears else ""
         return "scores"
-    if _are_from_linears(values) and labels[-2:] in (["D", "D"], ["C", "C"]):
+    if from_linears and labels[-2:] in (["D", "D"], ["C", "C"]):
         call.results[0].derived = [call.results[0]]  # attention over channels, if a softmax follows
     elif has_weight:
         call.results[0].from_linear = True
@@ -248,16 +247,8 @@ def _stage_of(
     return ""
 
 
-def _are_from_linears(values: Infos) -> bool:
-    return len([value for value in values if value.from_linear]) > 1
-
-
 def _check_context(
-    call: OpCall,
-    values: Infos,
-    terms: list[Letters],
-    summed_axes: AxesByLetter,
-    labels: Sequence[str],
+    call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, labels: list[str]
 ) -> None:
     """Check that weights are summed over their keys, and that no sum runs over heads."""
     names = call.names
@@ -275,16 +266,14 @@ def _check_context(
 
 
 def _describe_scores(
-    call: OpCall, values: Infos, summed_axes: AxesByLetter, labels: Sequence[str]
-) -> None:
-    """Note what the products of scores sum over and how they are scaled; ask about the heads."""
+    call: OpCall, values: Infos, summed_axes: AxesByLetter, labels: list[str]
+) -> str:
+    """Note how the products of scores are scaled, ask about heads; return what they sum over."""
     result = call.results[0]
     aligned = next(iter(summed_axes.values()), None)
     summed = call.names.label(aligned[0]) if aligned else ""
     if summed == "H" and "D" in labels:  # A model may sum over heads on purpose.
         call.warn(warnings.ask("heads-innermost"))
-    if _are_from_linears(values):
-        result.summed_axis = summed
     if aligned and summed == "D":
         result.width = size_of(aligned[0])
     result.scale = math.prod([value.scale for value in values])
@@ -293,6 +282,7 @@ def _describe_scores(
     ask_about_tiles(call, [axis for value in values for axis in value.axes])
     _ask_about_shared_heads(call, values)
     warn_of_pieces(call, values)
+    return summed
 
 
 def warn_of_pieces(call: OpCall, values: Infos) -> None:

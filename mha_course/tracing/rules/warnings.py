@@ -232,21 +232,20 @@ def _spell(axis: Axis) -> str:
     return "*".join(words)
 
 
-def of_crash(
-    op: str, message: str, values: Sequence[TensorInfo], names: AxisNamer
-) -> Remark | None:
+def of_crash(op: str, message: str, infos: Sequence[TensorInfo], names: AxisNamer) -> Remark | None:
     """Name the mistake behind a call that raised."""
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
-    rows = [value.axes for value in values]
-    if op == "linear" and any(len(axis) > 1 and _has_heads(axis) for axis in rows[0][:-1]):
+    rows = [info.axes for info in infos]
+    merged = [axis for axis in rows[0][:-1] if len(axis) > 1]
+    if op == "linear" and any(factor.name == "H" for factor in chain.from_iterable(merged)):
         return warn("heads-on-sequence-axis")
     if op in ("matmul", "bmm", "einsum", "baddbmm"):
-        labels = [value.labels for value in values[-2:]]
+        labels = [info.labels for info in infos[-2:]]
         if [row[-1:] for row in labels] == [("D",), ("D",)]:
             return warn("key-not-transposed", left="D", right=labels[-1][-2])
         return None
-    if op == "scaled_dot_product_attention" and len(values) > 3:
+    if op == "scaled_dot_product_attention" and len(infos) > 3:
         rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
     if len(rows) < 2:
         return None
@@ -257,7 +256,3 @@ def of_crash(
         if differ and "B" in (names.label(left), names.label(right)):
             return of_broadcast(names, left, right)
     return None
-
-
-def _has_heads(axis: Axis) -> bool:
-    return any(factor.name == "H" for factor in axis)
