@@ -178,16 +178,18 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
 def _notes_of_code(fn: Fn) -> list[str]:
     """Return what is known before the call: which of its code runs otherwise, or out of sight."""
     modules = [inner for module in patterns.modules_of(fn) for inner in module.modules()]
-    texts = []
-    for code in (fn, *patterns.referred(fn), *modules):
-        if hasattr(code, "_torchdynamo_orig_callable") or hasattr(code, "_orig_mod"):
-            texts.append(notes.COMPILED)
-        if isinstance(code, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-            texts.append(notes.SCRIPTED)
-        if _has_fast_path(code):
-            texts.append(notes.FAST_PATH)
-    order = (notes.COMPILED, notes.SCRIPTED, notes.FAST_PATH)
-    return [text for text in order if text in texts]
+    codes = [fn, *patterns.referred(fn), *modules]
+    scripted = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
+    applies = {
+        notes.COMPILED: any(map(_is_compiled, codes)),
+        notes.SCRIPTED: any(isinstance(code, scripted) for code in codes),
+        notes.FAST_PATH: any(map(_has_fast_path, codes)),
+    }
+    return [text for text, holds in applies.items() if holds]
+
+
+def _is_compiled(code: Any) -> bool:
+    return hasattr(code, "_torchdynamo_orig_callable") or hasattr(code, "_orig_mod")
 
 
 def _has_fast_path(module: Any) -> bool:

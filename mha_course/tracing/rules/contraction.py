@@ -20,7 +20,7 @@ from mha_course.tracing.axes import (
     unique,
     unknown,
 )
-from mha_course.tracing.rules import numbers, warnings
+from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
@@ -242,8 +242,8 @@ def _stage_of(
         call.results[0].from_linear = True
         return after_linear(values)
     elif len(values) == 1 and summed_axes:
-        summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
-        check_sum(call, values[0], summed, labels)
+        labels_summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
+        check_sum(call, values[0], labels_summed, labels)
     return ""
 
 
@@ -258,8 +258,10 @@ def _check_context(
         pairs = [pair[::-1] for pair in pairs]
     summed = [names.label(pair[0]) for pair in pairs]
     of_values = [names.label(pair[-1]) for pair in pairs]
-    _check_weighted_sum(call, values[position], summed, of_values)
-    numbers.check_weights(call, values[position])
+    weights = values[position]
+    _check_weighted_sum(call, weights, summed, of_values)
+    if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
+        call.warn(warnings.ask("scale-after-softmax"), weights.scale_step)
     before = {label for value in values for label in map(names.label, value.axes)}
     if names.sizes.get("H") != 1 and "H" in before - {*labels} and "D" in labels:
         call.warn(warnings.warn("heads-averaged"))

@@ -75,12 +75,9 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
         names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
-
-    def badness(fit: Fit) -> tuple[int, int]:
-        axes, cuts = fit
-        return len(cuts), list(map(names.label, axes)).count("?")
-
-    return min([_fit(names, choice, shape, like) for choice in product(*readings)], key=badness)
+    fits = [_fit(names, choice, shape, like) for choice in product(*readings)]
+    # The fewest cuts, then the fewest axes without a name.
+    return min(fits, key=lambda fit: (len(fit[1]), list(map(names.label, fit[0])).count("?")))
 
 
 def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:

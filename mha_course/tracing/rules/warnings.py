@@ -194,7 +194,7 @@ def of_broadcast(
     labels = [names.label(left), names.label(right)]
     pair = {*labels}
     turned = in_another_order(left, right)
-    folded = [{"B", "H"} <= {*label.split("*")} for label in labels]
+    is_folded = any({"B", "H"} <= {*label.split("*")} for label in labels)
     both = {"B", "H"} <= {factor.name for factor in (*left, *right)}
     # A bias has numbers for each head, and nothing to transpose.
     is_bias = any(row.count("H") == 1 and {"B", "C", "D"}.isdisjoint(row) for row in rows)
@@ -209,7 +209,7 @@ def of_broadcast(
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),
         (pair == {"B", "H"}, "mask-missing-head-axis"),
         ("B" in pair and pair & names.tokens and has_mask, "padding-broadcast-raw"),
-        (any(folded), "fold-order-mixed"),
+        (is_folded, "fold-order-mixed"),
         (True, "broadcast-of-different-axes"),
     )
     name = next(name for holds, name in mistakes if holds)
@@ -237,8 +237,8 @@ def of_crash(op: str, message: str, infos: Sequence[TensorInfo], names: AxisName
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
     rows = [info.axes for info in infos]
-    merged = [axis for axis in rows[0][:-1] if len(axis) > 1]
-    if op == "linear" and any(factor.name == "H" for factor in chain.from_iterable(merged)):
+    merged = [axis for axis in rows[0][:-1] if len(axis) > 1] if op == "linear" else []
+    if any(factor.name == "H" for factor in chain.from_iterable(merged)):
         return warn("heads-on-sequence-axis")
     if op in ("matmul", "bmm", "einsum", "baddbmm"):
         labels = [info.labels for info in infos[-2:]]
