@@ -413,14 +413,13 @@ class AxisNamer:
         is_pair = pair.name == "2" or (pair.size == 2 and pair is right)
         if is_pair and half.name == f"{whole.name}/2" and self.is_width((whole,)):
             return [self.ordered(whole, Origin.INTERLEAVED if pair is right else Origin.TILED)]
-        copies_are_inner = right.origin is Origin.COPIES
-        if not copies_are_inner and left.origin is not Origin.COPIES:
-            return [left, right]
-        kv_heads = left if copies_are_inner else right
         heads = left.size * right.size
-        if kv_heads.name not in self.extra or heads != self.sizes.get("H"):
-            return [left, right]
-        return [Factor("H", heads, origin=Origin.INTERLEAVED if copies_are_inner else Origin.TILED)]
+        if heads == self.sizes.get("H"):  # KV heads and their copies
+            if left.name in self.extra and right.origin is Origin.COPIES:
+                return [Factor("H", heads, origin=Origin.INTERLEAVED)]
+            if left.origin is Origin.COPIES and right.name in self.extra:
+                return [Factor("H", heads, origin=Origin.TILED)]
+        return [left, right]
 
     def confirm(self, axes: Iterable[Axis], origin: Origin = Origin.ASSUMED_D) -> None:
         """Take note that what was taken for a head's width, or what a Linear made, was used."""

@@ -49,7 +49,6 @@ UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "
 # The scale of what was normalised: of length 1, its products have no spread that grows with D.
 NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
 Paths = dict[int, str]  # by the id of what has them
-Labels = tuple[str, ...]
 Inputs = tuple[Operand, ...]
 Place = UserFrame | None
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
@@ -149,7 +148,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def add_argument(
-        self, name: str, x: torch.Tensor, axes: Axes, labels: Labels = ()
+        self, name: str, x: torch.Tensor, axes: Axes, labels: tuple[str, ...] = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         base = name
@@ -275,9 +274,8 @@ class Recorder(TorchFunctionMode):
         """Drop names that do not fit the shape, and distinguish query tokens from key tokens."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
-        for n, axis in enumerate(axes):
-            if len(axis) == 1:
-                axes[n] = self.names.resolved.get(axis[0], axis)
+        resolved = self.names.resolved
+        axes = [resolved.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
         return self.names.separate_tokens(keep_matching(axes, tensor.shape))
 
     def _add_step(

@@ -179,17 +179,14 @@ def _notes_of_code(fn: Fn) -> list[str]:
     """Return what is known before the call: which of its code runs otherwise, or out of sight."""
     modules = [inner for module in patterns.modules_of(fn) for inner in module.modules()]
     codes = [fn, *patterns.referred(fn), *modules]
+    marks = ("_torchdynamo_orig_callable", "_orig_mod")
     scripted = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
     applies = {
-        notes.COMPILED: any(map(_is_compiled, codes)),
+        notes.COMPILED: any(hasattr(code, mark) for code in codes for mark in marks),
         notes.SCRIPTED: any(isinstance(code, scripted) for code in codes),
         notes.FAST_PATH: any(map(_has_fast_path, codes)),
     }
     return [text for text, holds in applies.items() if holds]
-
-
-def _is_compiled(code: Any) -> bool:
-    return hasattr(code, "_torchdynamo_orig_callable") or hasattr(code, "_orig_mod")
 
 
 def _has_fast_path(module: Any) -> bool:

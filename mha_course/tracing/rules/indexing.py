@@ -52,11 +52,9 @@ def _are_heads(call: OpCall, tensors: list[Tensor]) -> bool:
         return False
     if "D" not in labels or "H" in "*".join(labels).split("*"):
         return False
-    for value in values:
-        if value.stage not in ("context", "merged") and not value.from_linear:
-            return False
-        if value.labels != labels:
-            return False
+    results = [v for v in values if v.from_linear or v.stage in ("context", "merged")]
+    if len(results) < len(values) or any(value.labels != labels for value in values):
+        return False
     call.names.confirm([axis for value in values for axis in value.axes])
     return True
 
@@ -87,8 +85,8 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     if len(along) == 1:
         return along[0]
     if set(labels) == {"H_kv"} and all(x is tensors[0] for x in tensors):
-        kv_heads = [*range(names.extra["H_kv"])] * len(tensors)
-        if heads := names.repeated_heads(kv_heads):
+        heads = names.repeated_heads([*range(names.extra["H_kv"])] * len(tensors))
+        if heads:
             return heads
     wholes = {axis[0].whole for axis in along if len(axis) == 1}
     whole = wholes.pop() if len(wholes) == 1 else None
@@ -137,14 +135,11 @@ def _extended_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -
     are_patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not are_patches):
         return unknown(size)
-    if are_patches:
-        return (Factor("S", size),)
-    label = names.label(tokens[0])
-    if names.sizes.get(label) == size:  # one was left out, and one put in
-        return (Factor(label, size),)
-    name = f"{label}+1"
-    names.tokens.add(name)
-    names.pieces[name, size] = [axis if axis in tokens else () for axis in along]
+    name = "S" if are_patches else names.label(tokens[0])
+    if not are_patches and names.sizes.get(name) != size:  # else one was left out, and one put in
+        name = f"{name}+1"
+        names.tokens.add(name)
+        names.pieces[name, size] = [axis if axis in tokens else () for axis in along]
     return (Factor(name, size),)
 
 
