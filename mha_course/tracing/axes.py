@@ -59,9 +59,10 @@ class Size(int):
 
     def __new__(cls, size: int, axis: Axis, is_token: Callable[[Axis], bool]) -> Size:
         """Return the number with its axis, and a function that tells token axes."""
-        made = super().__new__(cls, size)
-        made.axis, made.is_token = axis, is_token
-        return made
+        number = super().__new__(cls, size)
+        number.axis = axis
+        number.is_token = is_token
+        return number
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         """Copy and pickle as a plain number."""
@@ -102,6 +103,10 @@ def size_of(axis: Axis) -> int:
 def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Factor:
     """Return a factor that differs from all others, usually without a name."""
     return Factor(name, size, origin=origin, number=next(_numbers))
+
+
+def _name_of_size(sizes: dict[str, int], size: int) -> str:
+    return next((name for name, known_size in sizes.items() if known_size == size), "?")
 
 
 def unknown(size: int) -> Axis:
@@ -146,11 +151,14 @@ def in_another_order(left: Axis, right: Axis) -> bool:
     """Return whether a factor that both axes have is elsewhere in the other one."""
     if len(left) < 2 or len(right) < 2:
         return False
-    one, two = (
-        {f: size_of(axis[n + 1 :]) for n, f in enumerate(axis) if f.name != "?" and f.size > 1}
-        for axis in (left, right)
-    )
-    return any(one[factor] != two[factor] for factor in one.keys() & two.keys())
+    left_strides = _strides_of_named(left)
+    right_strides = _strides_of_named(right)
+    return any(left_strides.get(factor, n) != n for factor, n in right_strides.items())
+
+
+def _strides_of_named(axis: Axis) -> dict[Factor, int]:
+    named = [n for n, factor in enumerate(axis) if factor.name != "?" and factor.size > 1]
+    return {axis[n]: size_of(axis[n + 1 :]) for n in named}
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -165,12 +173,14 @@ def _start_of_whole(factors: Sequence[Factor]) -> int | None:
     return None
 
 
+def _without_ones(axis: Axis) -> Axis:
+    return tuple([factor for factor in axis if factor.size > 1])
+
+
 def keep_matching(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
     """Return the axes as they were where they have kept their length; the others are new."""
-    return [
-        axis if size_of(axis) == size else unknown(size)
-        for axis, size in zip(axes, shape, strict=True)
-    ]
+    pairs = zip(axes, shape, strict=True)
+    return [axis if size_of(axis) == size else unknown(size) for axis, size in pairs]
 
 
 class AxisNamer:
@@ -259,11 +269,11 @@ class AxisNamer:
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
         heads, width = inner
-        read: Axes = [(count, heads, width), (heads, count, width), (heads, width, count)]
+        orders: Axes = [(count, heads, width), (heads, count, width), (heads, width, count)]
         innermost = [width.size, count.size, heads.size]
         if any(list(shape[n : n + 3]) == innermost for n in range(len(shape))):
-            read.insert(2, (width, count, heads))  # not by chance: each is an axis of its own
-        return read
+            orders.insert(2, (width, count, heads))  # not by chance: each is an axis of its own
+        return orders
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""
@@ -273,20 +283,20 @@ class AxisNamer:
             return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
         names = self._names_of_parts(whole, sizes)
         strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
-        made = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
+        factors = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
         if names[-2:] == ["?", "D"]:  # is it the width of some heads?
-            made[-1] = made[-1]._replace(origin=Origin.ASSUMED_D)
-        return [(factor,) if factor.size > 1 else () for factor in made]
+            factors[-1] = factors[-1]._replace(origin=Origin.ASSUMED_D)
+        return [(factor,) if factor.size > 1 else () for factor in factors]
 
     def _names_of_parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[str]:
-        free = whole.origin is Origin.LINEAR
         heads = self.sizes.get("H")
         first, last = sizes[0], sizes[-1]
-        if free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
-            # + 2: a key and a value for all heads
+        is_free = whole.origin is Origin.LINEAR
+        if is_free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
             counts = {"H": heads} | self.extra
-            counts |= {"H+2": heads + 2} if last == self.sizes.get("D") else {}
-            name = next((name for name, size in counts.items() if size == sizes[-2]), "?")
+            if last == self.sizes.get("D"):
+                counts["H+2"] = heads + 2  # a key and a value for all heads
+            name = _name_of_size(counts, sizes[-2])
             if name == "H" and "C" not in self.sizes:  # the first heads give D
                 self.sizes.setdefault("D", last)
             return [*map(str, sizes[:-2]), name, "D" if last == self.sizes.get("D") else "?"]
@@ -295,12 +305,14 @@ class AxisNamer:
         if whole.name == "D" and 2 in sizes:
             return ["2" if size == 2 else "D/2" for size in sizes]
         if whole.name == "H":
-            fewer = next((name for name, size in self.extra.items() if size == first), "?")
-            return [fewer, "?" if fewer == "?" else f"H/{fewer}"]
+            fewer = _name_of_size(self.extra, first)
+            return ["?", "?"] if fewer == "?" else [fewer, f"H/{fewer}"]
         if whole.name in self.tokens:  # windows and what is in each
             return [f"{whole.name}/{last}", str(last)]
-        made = free or whole.origin is Origin.FROM_LATENTS
-        return ["H" if made and first == heads and last != self.sizes.get("C") else "?", "?"]
+        from_weight = is_free or whole.origin is Origin.FROM_LATENTS
+        if from_weight and first == heads and last != self.sizes.get("C"):
+            return ["H", "?"]
+        return ["?", "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens and whole factors keep their names."""
@@ -326,8 +338,8 @@ class AxisNamer:
             return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
             return self.half((whole,))
-        width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
-        return (Factor("D" if width else "?", size, whole),)
+        is_head = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
+        return (Factor("D" if is_head else "?", size, whole),)
 
     def _piece(self, axis: Axis, start: int, size: int) -> Axis:
         """Name one of the pieces of which something was joined, as tokens or latents are."""
@@ -339,8 +351,10 @@ class AxisNamer:
                 names = ("kv_rank", "D_rope")
             pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
         begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
-        found = zip(pieces, begins, strict=False) if begins[-1] == size_of(axis) else ()
-        return next((p for p, begin in found if (begin, size_of(p)) == (start, size)), ())
+        if begins[-1] != size_of(axis):
+            return ()
+        by_place = {(begin, size_of(p)): p for begin, p in zip(begins, pieces, strict=False)}
+        return by_place.get((start, size), ())
 
     def is_width(self, axis: Axis) -> bool:
         """Return whether this is D, or a declared part of it such as D_rope."""
@@ -355,8 +369,9 @@ class AxisNamer:
 
     def ordered(self, whole: Factor, order: Origin) -> Factor:
         """Mark a known width that was put together from two halves, or from pairs."""
-        known = whole.origin is Origin.NAMED and self.is_width((whole,))
-        return whole._replace(origin=order) if known else whole
+        if whole.origin is Origin.NAMED and self.is_width((whole,)):
+            return whole._replace(origin=order)
+        return whole
 
     def patches(self, axis: Axis, size: int, step: int) -> Axis:
         """Name the patches that a convolution with this stride cuts tokens or pixels into."""
@@ -393,22 +408,23 @@ class AxisNamer:
 
     def _pair(self, left: Factor, right: Factor) -> list[Factor]:
         """Join two neighbours where they make something known."""
-        heads = self.sizes.get("H", 0)
-        half, two = (left, right) if left.name.endswith("/2") else (right, left)
+        half, pair = (left, right) if left.name.endswith("/2") else (right, left)
         whole = half.whole or Factor("D", 2 * half.size)
-        is_two = two.name == "2" or (two.size == 2 and two is right)
-        if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
-            return [self.ordered(whole, Origin.INTERLEAVED if two is right else Origin.TILED)]
-        grouped = right.origin is Origin.COPIES
-        few = left if grouped else right
-        copied = grouped or left.origin is Origin.COPIES
-        if copied and few.name in self.extra and left.size * right.size == heads:
-            return [Factor("H", heads, origin=Origin.INTERLEAVED if grouped else Origin.TILED)]
+        is_pair = pair.name == "2" or (pair.size == 2 and pair is right)
+        if is_pair and half.name == f"{whole.name}/2" and self.is_width((whole,)):
+            return [self.ordered(whole, Origin.INTERLEAVED if pair is right else Origin.TILED)]
+        heads = left.size * right.size
+        if heads == self.sizes.get("H"):  # KV heads and their copies
+            if left.name in self.extra and right.origin is Origin.COPIES:
+                return [Factor("H", heads, origin=Origin.INTERLEAVED)]
+            if left.origin is Origin.COPIES and right.name in self.extra:
+                return [Factor("H", heads, origin=Origin.TILED)]
         return [left, right]
 
     def confirm(self, axes: Iterable[Axis], origin: Origin = Origin.ASSUMED_D) -> None:
         """Take note that what was taken for a head's width, or what a Linear made, was used."""
-        self.confirmed.update(f for axis in axes for f in axis if f.origin is origin)
+        factors = itertools.chain.from_iterable(axes)
+        self.confirmed.update([factor for factor in factors if factor.origin is origin])
 
     def align(self, left: Axis, right: Axis) -> None:
         """Note that an operation aligns two axes: an unnamed one later takes the other's name."""
@@ -416,64 +432,72 @@ class AxisNamer:
             for pair in zip(left, right, strict=True):
                 self.align(pair[:1], pair[1:])
             return
-        for one, other in ((_unnamed_factor(left), right), (_unnamed_factor(right), left)):
-            if (
-                not one
-                or other == (one,)
-                or not (_unnamed_factor(other) or self.label(other) != "?")
-            ):
-                continue
-            self.aligned[one].append(other)
-            if one in self.doubles and self.is_width(other):
-                self.aligned[self.doubles[one]].append(self.half(other))
-            whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
-            if one in self.halves and whole:
-                self.aligned[self.halves[one]].append((whole,))
+        self._align_unnamed(left, right)
+        self._align_unnamed(right, left)
+
+    def _align_unnamed(self, axis: Axis, other: Axis) -> None:
+        unnamed = _unnamed_factor(axis)
+        if unnamed is None or axis == other:
+            return
+        if self.label(other) == "?" and _unnamed_factor(other) is None:
+            return  # nothing will ever name it
+        self.aligned[unnamed].append(other)
+        if unnamed in self.doubles and self.is_width(other):
+            self.aligned[self.doubles[unnamed]].append(self.half(other))
+        whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
+        if unnamed in self.halves and whole:
+            self.aligned[self.halves[unnamed]].append((whole,))
 
     def double(self, axis: Axis) -> Axis:
         """Return the axis that results when one is concatenated with itself."""
-        (whole,) = made = (unique(2 * size_of(axis), Origin.TILED),)
+        whole = unique(2 * size_of(axis), Origin.TILED)
         self.halves[axis[0]] = whole
         self.doubles[whole] = axis[0]
-        return made
+        return (whole,)
 
     def _resolve(self, factor: Factor) -> Axis:
         """Return what a factor turned out to be, by all that it met directly or indirectly."""
         if factor in self.resolved:
             return self.resolved[factor]
-        group = {factor}
-        following = [factor]
-        named = {}
-        for one in following:
-            for axis in self.aligned.get(one, ()):
+        group = [factor]  # grows while it is read
+        axis_by_label: dict[str, Axis] = {}
+        for unnamed in group:
+            for axis in self.aligned.get(unnamed, ()):
                 other = _unnamed_factor(axis)
-                if other and other not in group:
-                    group.add(other)
-                    following.append(other)
-                elif not other and not self.label(axis).isdigit():
-                    named[self.label(axis)] = axis
-        roots = {self.root(label) for label in named}
-        for one in group:
-            name = ("H/H_kv", "H_kv")[one.stride - 1] if _is_ambiguous_group((one,)) else one.name
-            self.resolved[one] = (one._replace(name=name),)
+                if other is None and not self.label(axis).isdigit():
+                    axis_by_label[self.label(axis)] = axis
+                elif other is not None and other not in group:
+                    group.append(other)
+        roots = set(map(self.root, axis_by_label))
+        for unnamed in group:
+            name = unnamed.name
+            if _is_ambiguous_group((unnamed,)):
+                name = "H_kv" if unnamed.stride == 2 else "H/H_kv"
+            self.resolved[unnamed] = (unnamed._replace(name=name),)
             if len(roots) == 1:  # what met axes of two kinds is none of them
-                self.resolved[one] = named.get(min(roots), next(iter(named.values())))
+                (root,) = roots
+                first = next(iter(axis_by_label.values()))
+                self.resolved[unnamed] = axis_by_label.get(root, first)
         return self.resolved[factor]
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        factors = [factor for axis in axes for factor in axis]
-        unsure = [f for f in factors if f.name == "?" or self.is_unconfirmed((f,))]
-        if unsure:
-            found = [[self._resolve(f) if f in unsure else (f,) for f in axis] for axis in axes]
-            sure = [tuple(itertools.chain(*parts)) for parts in found]
-            axes = self.separate_tokens(sure) if sure != list(axes) else axes
-        unused = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
-        unused -= self.confirmed
-        doubts = [self.is_unconfirmed(axis) or not unused.isdisjoint(axis) for axis in axes]
-        return tuple(
-            ["?" if doubt else self.label(a) for doubt, a in zip(doubts, axes, strict=True)]
-        )
+        factors = itertools.chain.from_iterable(axes)
+        products = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
+        unused = products - self.confirmed
+        resolved = list(map(self._resolve_all, axes))
+        if resolved != list(axes):
+            axes = self.separate_tokens(resolved)
+        doubtful = [self.is_unconfirmed(axis) or not unused.isdisjoint(axis) for axis in axes]
+        labels = map(self.label, axes)
+        return tuple(["?" if x else label for x, label in zip(doubtful, labels, strict=True)])
+
+    def _resolve_all(self, axis: Axis) -> Axis:
+        factors: list[Factor] = []
+        for factor in axis:
+            is_unsure = factor.name == "?" or self.is_unconfirmed((factor,))
+            factors += self._resolve(factor) if is_unsure else (factor,)
+        return tuple(factors)
 
     def is_unconfirmed(self, axis: Axis) -> bool:
         """Return whether this only looks like a head's width, not yet used as one."""
@@ -535,10 +559,8 @@ class AxisNamer:
             self.roots[f"{root}'"] = root
             self.tokens.add(f"{root}'")
             return f"{root}'", root
-        taken = self.reserved - {root} | {
-            name for name in "TS" if self.roots.get(name, root) != root
-        }
-        free = {"T", "S"} - taken
+        of_others = {name for name in "TS" if self.roots.get(name, root) != root}
+        free = {"T", "S"} - (self.reserved - {root}) - of_others
         first = "T" if "T" in free and root not in ("X", "Y") else f"{root}'"
         second = root if root != first else f"{root}'"
         if root in ("T", "S") and "S" in free:
@@ -564,42 +586,48 @@ class AxisNamer:
         heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
         if len(kv_heads) != heads or not count or heads % count:
             return ()
-        orders = {
-            Origin.INTERLEAVED: [head * count // heads for head in range(heads)],
-            Origin.TILED: [head % count for head in range(heads)],
-        }
-        found = [order for order, numbers in orders.items() if numbers == list(kv_heads)]
-        return (Factor("H", heads, origin=found[0]),) if found else ()
+        if list(kv_heads) == [head * count // heads for head in range(heads)]:
+            return (Factor("H", heads, origin=Origin.INTERLEAVED),)
+        if list(kv_heads) == [head % count for head in range(heads)]:
+            return (Factor("H", heads, origin=Origin.TILED),)
+        return ()
 
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
         """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
         if size_of(left) != size_of(right):
-            return (right, False) if size_of(left) == 1 else (left, False)
+            return (right if size_of(left) == 1 else left), False
         if size_of(left) == 1:
             return (left or right), False
         if in_another_order(left, right) or self.groups_differ(left, right):
             return (right if self.label(left) == "?" else left), True
         self.align(left, right)
-        one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
-        a, b = self.label(one), self.label(two)
-        orders = [_copy_order(axis) for axis in (one, two)]
-        if {*orders} == {Origin.INTERLEAVED, Origin.TILED}:
-            return (right if a == "?" else left), True
-        if {*orders} == {Origin.TILED} and (are_turned_groups(one) or are_turned_groups(two)):
-            return (right if are_turned_groups(one) else left), False
-        if a == b:
-            return (right if orders[1] or len(left) < len(right) else left), False
-        if b == "?" or b.isdigit():
+        left_factors, right_factors = _without_ones(left), _without_ones(right)
+        right_order = _copy_order(right_factors)
+        orders = {_copy_order(left_factors), right_order}
+        left_label = self.label(left_factors)
+        if orders == {Origin.INTERLEAVED, Origin.TILED}:
+            return (right if left_label == "?" else left), True
+        if orders == {Origin.TILED} and are_turned_groups(left_factors):
+            return right, False
+        if orders == {Origin.TILED} and are_turned_groups(right_factors):
             return left, False
-        if a == "?" or a.isdigit():
+        if left_label == self.label(right_factors):
+            says_more = right_order is not None or len(left) < len(right)
+            return (right if says_more else left), False
+        return self._choose_name(left, right, strict)
+
+    def _choose_name(self, left: Axis, right: Axis, strict: bool) -> tuple[Axis, bool]:
+        """Choose between two axes of one length and several names, and say if they differ."""
+        left_label, right_label = self.label(_without_ones(left)), self.label(_without_ones(right))
+        if right_label == "?" or right_label.isdigit():
+            return left, False
+        if left_label == "?" or left_label.isdigit():
             return (left if _is_ambiguous_group(left) else right), False
-        if self.root(a) == self.root(b):
-            return (left if a == self.root(a) else right), False
+        if self.root(left_label) == self.root(right_label):
+            return (left if left_label == self.root(left_label) else right), False
         for axis, other in ((left, right), (right, left)):
-            unsure = len(axis) == 1 and (
-                axis[0].origin is Origin.LINEAR or self.is_unconfirmed(axis)
-            )
-            if unsure and not (strict and self.is_token(other)):
+            by_width = axis[0].origin is Origin.LINEAR or self.is_unconfirmed(axis)
+            if len(axis) == 1 and by_width and not (strict and self.is_token(other)):
                 self.aligned[axis[0]].append(other)  # it may as well be the other's
                 return other, False
         return left, True

@@ -8,12 +8,13 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.torch_internals import has_shape
 from mha_course.tracing.rules.call import tensors_in
 
@@ -104,13 +105,12 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
-    if not isinstance(axes, (str, Mapping, Sequence)):
-        rule = "axes must be patterns"
-        raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
+    usable = isinstance(axes, (str, Mapping, Sequence))
+    rule = "axes must be patterns"
+    require(usable, "trace", rule, expected='"B S C", or several', got=repr(axes))
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
-        if not tensors:
-            rule = "axes needs a tensor argument"
-            raise ShapeError("trace", rule, expected="a tensor", got="none", fix="axes=None")
+        rule = "axes needs a tensor argument"
+        require(bool(tensors), "trace", rule, expected="a tensor", got="none", fix="axes=None")
         first = next(iter(tensors.values()))
         return {name: axes for name, x in tensors.items() if x.shape == first.shape}
     names = " ".join(tensors)
@@ -121,10 +121,9 @@ def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) ->
             expected = names or "no names: there is no tensor"
             raise ShapeError("trace", rule, expected=expected, got=" ".join(axes))
         return axes
-    if len(axes) > len(tensors):
-        rule = "axes has more patterns than tensors"
-        expected = f"at most {len(tensors)} patterns, for {names}"
-        raise ShapeError("trace", rule, expected=expected, got=f"{len(axes)}")
+    rule = "axes has more patterns than tensors"
+    expected = f"at most {len(tensors)} patterns, for {names}"
+    require(len(axes) <= len(tensors), "trace", rule, expected=expected, got=f"{len(axes)}")
     return dict(zip(tensors, axes, strict=False))
 
 
@@ -168,17 +167,15 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     given = [axes] if isinstance(axes, str) else axes or ()
     texts = given.values() if isinstance(given, Mapping) else given
     pairs = zip([_written(text) for text in texts if text], patterns.values(), strict=False)
-    notes = [f"{' '.join(one)} was read as {' '.join(two)}" for one, two in pairs if one != two]
+    changed = [(given, read) for given, read in pairs if given != read]
+    notes = [f"{' '.join(given)} was read as {' '.join(read)}" for given, read in changed]
     return tuple(dict.fromkeys(notes))
 
 
 def words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
     """Return each name of each pattern with its size, in order."""
-    return [
-        pair
-        for name, words in patterns.items()
-        for pair in zip(words, tensors[name].shape, strict=True)
-    ]
+    rows = [zip(words, tensors[name].shape, strict=True) for name, words in patterns.items()]
+    return list(chain.from_iterable(rows))
 
 
 def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
@@ -186,15 +183,15 @@ def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) 
     pairs = words_and_sizes(patterns, tensors)
     written = {part for word, _ in pairs for part in word.split("*")}
     heads = sizes.get("H", hints.get("H", 1))
+    if "C" in written:
+        return
     for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
         size = dict(pairs)[letter]
         several = "H" not in written and heads > 1 and not size % heads and hints.get("D") != size
-        fits = {**hints, **sizes}.get("C", size) == size and (letter == "E" or several)
-        for name, row in patterns.items() if fits and "C" not in written else ():
-            split = [word.split("*") for word in row]
-            patterns[name] = tuple(
-                "*".join("C" if part == letter else part for part in parts) for parts in split
-            )
+        if {**hints, **sizes}.get("C", size) == size and (letter == "E" or several):
+            for name, row in patterns.items():
+                parts = [["C" if x == letter else x for x in word.split("*")] for word in row]
+                patterns[name] = tuple(map("*".join, parts))
 
 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
@@ -224,9 +221,8 @@ def positive(name: str, size: Any) -> int:
     """Return a size that the caller gave as an int, or refuse it."""
     if hasattr(size, "__index__") and not isinstance(size, bool):
         size = operator.index(size)
-    if not _is_count(size):
-        rule = f"sizes[{name!r}] must be a positive int"
-        raise ShapeError("trace", rule, expected=f"{name} >= 1", got=repr(size))
+    rule = f"sizes[{name!r}] must be a positive int"
+    require(_is_count(size), "trace", rule, expected=f"{name} >= 1", got=repr(size))
     return size
 
 
@@ -318,13 +314,14 @@ def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]
     levels = []
     for _ in range(3):
         plain = [value for value in values if not callable(value)]  # no class and no module
-        held = [
-            value if isinstance(value, Mapping) else vars(value)
-            for value in plain
-            if isinstance(value, Mapping) or hasattr(value, "__dict__")
-        ]
-        levels.append(held)
-        values = [value for config in held for value in config.values()]
+        configs: list[Mapping[str, Any]] = []
+        for value in plain:
+            if isinstance(value, Mapping):
+                configs.append(value)
+            elif hasattr(value, "__dict__"):
+                configs.append(vars(value))
+        levels.append(configs)
+        values = [value for config in configs for value in config.values()]
     return levels
 
 

@@ -22,7 +22,7 @@ from mha_course.tracing import notes
 from mha_course.tracing.axes import Axes, AxisNamer, Size, keep_matching, size_of, unknown
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import numbers, warnings
-from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, op_name, tensors_in
+from mha_course.tracing.rules.call import OpCall, TensorInfo, op_name, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.creation import CREATION
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
@@ -32,14 +32,7 @@ from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import Frames, UserFrame
 
-RULES: dict[str, Rule] = {
-    **VIEWS,
-    **INDEXING,
-    **CONTRACTIONS,
-    **KERNELS,
-    **ELEMENTWISE,
-    **CREATION,
-}
+RULES = VIEWS | INDEXING | CONTRACTIONS | KERNELS | ELEMENTWISE | CREATION
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 PRODUCTS = {*CONTRACTIONS, *KERNELS}
 _MOVES = """
@@ -56,7 +49,6 @@ UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "
 # The scale of what was normalised: of length 1, its products have no spread that grows with D.
 NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
 Paths = dict[int, str]  # by the id of what has them
-Labels = tuple[str, ...]
 Inputs = tuple[Operand, ...]
 Place = UserFrame | None
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
@@ -156,7 +148,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def add_argument(
-        self, name: str, x: torch.Tensor, axes: Axes, labels: Labels = ()
+        self, name: str, x: torch.Tensor, axes: Axes, labels: tuple[str, ...] = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         base = name
@@ -174,9 +166,8 @@ class Recorder(TorchFunctionMode):
 
     def _remember(self, value: TensorInfo, tensor: torch.Tensor, source: int | str) -> None:
         """Keep what is known of a tensor, and number its memory: views share a number."""
-        known, label = self.names.labels, self.names.label
         value.source = source
-        value.labels = tuple([known.get(axis) or label(axis) for axis in value.axes])
+        value.labels = tuple(map(self.names.label, value.axes))
         if isinstance(source, int) or internals.is_plain(tensor):  # results were looked at before
             key = internals.storage_key(tensor)
             if key not in self.memories:
@@ -188,10 +179,10 @@ class Recorder(TorchFunctionMode):
         self.values[id(tensor)] = value
         self.alive[id(tensor)] = weakref.ref(tensor, partial(self._forget, id(tensor)))
 
-    def _forget(self, gone: int, _: object = None) -> None:
+    def _forget(self, tensor_id: int, _: object = None) -> None:
         """Forget a tensor that is gone or changed, because its id may soon be another's."""
-        value = self.values.pop(gone, None)
-        _ = self.alive.pop(gone, None)
+        value = self.values.pop(tensor_id, None)
+        self.alive.pop(tensor_id, None)
         if value is not None and value.memory >= 0:
             self.readers[value.key] -= 1
             if not self.readers[value.key]:
@@ -205,12 +196,12 @@ class Recorder(TorchFunctionMode):
             wrapped = internals.is_functorch_wrapped_tensor(outs[0])
             self.notes[notes.WRAPPED if wrapped else notes.SHAPELESS] = None
             return
-        given = (*args, *kwargs.values())
+        arguments = (*args, *kwargs.values())
         if op == "deepcopy":  # its memo holds the copy
-            given = args[:1]
-        by_id = {id(tensor): tensor for tensor in tensors_in(given) if internals.has_shape(tensor)}
+            arguments = args[:1]
+        by_id = {id(x): x for x in tensors_in(arguments) if internals.has_shape(x)}
         read = list(by_id.values())
-        values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
+        values = list(map(self.info, read))
         call = OpCall(
             op=op,
             func=func,
@@ -243,16 +234,16 @@ class Recorder(TorchFunctionMode):
 
     def ask_about_discarded(self) -> None:
         """Ask about results that were discarded: no step read them, and nothing holds them."""
-        read = {operand.source for step in self.steps for operand in step.inputs}
+        sources = {operand.source for step in self.steps for operand in step.inputs}
         for index, results in self.discarded.items():
-            made = set(range(index, index + len(results)))
-            if not made & read and not any(result() is not None for result in results):
+            is_read = not sources.isdisjoint(range(index, index + len(results)))
+            if not is_read and all(result() is None for result in results):
                 remark = warnings.warn("result-discarded", op=self.steps[index].op)
                 self.warnings.setdefault(index, remark)
 
-    def _bind(self, name: str, held: object, first: int) -> None:
+    def _bind(self, name: str, content: object, first: int) -> None:
         """Give a variable's name to the step, not before the first one, that made what it holds."""
-        value = self.values.get(id(held))
+        value = self.values.get(id(content))
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
         step = self.steps[value.source]
@@ -267,22 +258,24 @@ class Recorder(TorchFunctionMode):
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         copies = self.counter.copies
+        rows: list[Axes] = []
         try:
-            in_place = call.op.endswith("_") and call.args and outs[0] is call.args[0]
-            made = rule(call) if rule else [call.axes(outs[0])] if in_place else []
-            named = list(map(list, made))
+            if rule:
+                rows = list(map(list, rule(call)))
+            elif call.op.endswith("_") and call.args and outs[0] is call.args[0]:
+                rows = [call.axes(outs[0])]
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
-            named = []  # arguments of a kind that the rule does not know
+            rows = []  # arguments of a kind that the rule does not know
         self.counter.copies = copies  # without those of the rule
-        named += [[] for _ in outs[len(named) :]]
-        return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
+        rows += [[] for _ in outs[len(rows) :]]
+        return [self._checked(axes, tensor) for axes, tensor in zip(rows, outs, strict=True)]
 
     def _checked(self, axes: Axes, tensor: torch.Tensor) -> Axes:
         """Drop names that do not fit the shape, and distinguish query tokens from key tokens."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
-        if found := self.names.resolved:
-            axes = [found.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
+        resolved = self.names.resolved
+        axes = [resolved.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
         return self.names.separate_tokens(keep_matching(axes, tensor.shape))
 
     def _add_step(
@@ -331,41 +324,40 @@ class Recorder(TorchFunctionMode):
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     """Let the results keep what is known of the inputs, unless a rule set it."""
-    picked = [value.elements for value in values if value.elements] or [()]
-    shared = tuple([element for element in picked[0] if all(element in row for row in picked)])
-    own = call.elements or [()] * len(call.results)
-    for result, elements in zip(call.results, own, strict=True):
-        result.elements = (*elements, *shared)
+    rows = [value.elements for value in values if value.elements] or [()]
+    shared = [element for element in rows[0] if all(element in row for row in rows)]
+    for n, result in enumerate(call.results):
+        result.elements = (*(call.elements[n] if call.elements else ()), *shared)
     if call.op in PRODUCTS or not values:
         return
     main = next((value for value in values if value.stage), values[0])
     weights = max(values, key=lambda value: (bool(value.softmax_axis), value.softmax_step))
-    shapes = call.op in SHAPE_ONLY
+    keeps_numbers = call.op in SHAPE_ONLY or call.op in UNCHANGED
     factor = numbers.factor_of(call)
     for result in call.results:
         if result.stage != "weights" or main.stage == "weights":
             result.scale = NORMALISED.get(call.op, main.scale * factor)
             result.scale_step = main.scale_step if factor == 1 else call.index
         result.width = main.width
-        begun = shapes and not main.stage
-        later = LATER.get(main.stage, main.stage) if shapes else main.stage
-        result.stage = result.stage or (_begun(call.names, main, result) if begun else later)
+        result.stage = result.stage or _next_stage(call, main, result)
         result.summed_axis = main.summed_axis
         if main.derived:
             result.derived = main.derived
             result.derived.append(result)
         result.from_linear = any(value.from_linear for value in values)
-        result.is_parameter = (shapes or call.op in UNCHANGED) and all(
-            value.is_parameter for value in values
-        )
+        result.is_parameter = keeps_numbers and all(value.is_parameter for value in values)
         if not result.softmax_axis and result.softmax_step < 0:
             result.softmax_axis = weights.softmax_axis
             result.softmax_step = weights.softmax_step
 
 
-def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:
-    """Return the stage of a trace's first change of shape: heads that appear, or merge into C."""
-    labels = [names.label(axis) for axis in result.axes]
-    if "H" in labels and "H" not in before.labels:
-        return "split"
-    return "merged" if "H" in before.labels and "C" in labels else ""
+def _next_stage(call: OpCall, before: TensorInfo, result: TensorInfo) -> str:
+    """Return the stage that a stage becomes; a change of shape may split heads or merge them."""
+    if call.op not in SHAPE_ONLY:
+        return before.stage
+    if before.stage:
+        return LATER.get(before.stage, before.stage)
+    labels = list(map(call.names.label, result.axes))
+    if "H" in before.labels:
+        return "merged" if "C" in labels else ""
+    return "split" if "H" in labels else ""

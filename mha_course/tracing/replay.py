@@ -53,13 +53,11 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
 def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
     """Follow a view by its strides, on a tensor that has the shape only."""
     places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
-    return [
-        Placement(
-            int(out.storage_offset()),
-            [[Dim(stride, size)] for stride, size in zip(out.stride(), out.shape, strict=True)],
-        )
-        for out in rerun(places)
-    ]
+    placements = []
+    for out in rerun(places):
+        dims = map(Dim, out.stride(), out.shape)
+        placements.append(Placement(int(out.storage_offset()), [[dim] for dim in dims]))
+    return placements
 
 
 def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
@@ -98,9 +96,9 @@ def of_indices(
         total = torch.tensor(first)
         for line in lines:
             total = total[..., None] + torch.tensor(line) - first
-        exact = torch.equal(total, numbers)
-        known = [list(_cut_at(ends, row)) for row in rows if row is not None]
-        moved.append(Placement(first, known) if exact and len(known) == len(rows) else None)
+        axes = [list(_cut_at(ends, row)) for row in rows if row is not None]
+        is_exact = len(axes) == len(rows) and torch.equal(total, numbers)
+        moved.append(Placement(first, axes) if is_exact else None)
     return moved
 
 

@@ -100,14 +100,14 @@ class Frames:
             elif side == "library" and not fallback and code.co_name == "forward":
                 fallback = UserFrame(code, frame.f_lineno)
             frame = frame.f_back
-        self._leave(self.places[frame] + 1 if frame in self.places else 0)
+        self.leave(self.places[frame] + 1 if frame in self.places else 0)
         if self.stack:
             self._read(self.stack[-1])
         within = self.stack[-1].module if self.stack else ""
         self.module = within if module is None else module
         for begun in reversed(new):
-            own = self._module_of(begun)
-            within = within if own is None else own
+            path = self._module_of(begun)
+            within = within if path is None else path
             self.places[begun] = len(self.stack)
             self.stack.append(ActiveFrame(begun, step, within))
             self._read(self.stack[-1])
@@ -123,26 +123,22 @@ class Frames:
         for running in self.stack:
             running.names = []
 
-    def finish(self) -> None:
-        """Read the variables of all that has run to its end."""
-        self._leave(0)
-
-    def _leave(self, depth: int) -> None:
+    def leave(self, depth: int = 0) -> None:
         """Read the variables of functions that have returned, the innermost first."""
         while len(self.stack) > depth:
-            gone = self.stack.pop()
-            del self.places[gone.frame]
-            gone.lasti = -1
-            self._read(gone)
+            returned = self.stack.pop()
+            del self.places[returned.frame]
+            returned.lasti = -1
+            self._read(returned)
 
     def _read(self, running: ActiveFrame) -> None:
         """Bind a frame's changed variables; parameters name only what was made since its start."""
         code = running.frame.f_code
         if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
             return  # nothing was assigned since, or a notebook's cell
-        held = running.frame.f_locals
-        names = list(held)
-        values = list(map(id, held.values()))
+        variables = running.frame.f_locals
+        names = list(variables)
+        values = list(map(id, variables.values()))
         start = len(running.names)
         if names[:start] != running.names:
             start = 0
@@ -150,17 +146,17 @@ class Frames:
         running.lasti = running.frame.f_lasti
         running.names = names
         running.values = values
-        given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         for name in changed:
             if name not in code.co_freevars:
-                self.bind(name, held[name], running.first if name in given else 0)
+                self.bind(name, variables[name], running.first if name in parameters else 0)
 
 
 @lru_cache(maxsize=1024)
 def _discarding(code: CodeType) -> frozenset[int]:
     """Return where code calls or computes something and drops the result."""
     pairs = pairwise(dis.get_instructions(code))
-    return frozenset(one.offset for one, after in pairs if after.opname == "POP_TOP")
+    return frozenset(load.offset for load, after in pairs if after.opname == "POP_TOP")
 
 
 @lru_cache(maxsize=1024)

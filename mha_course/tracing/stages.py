@@ -26,22 +26,21 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
     """
     for step, info in zip(steps, infos, strict=True):
         step.stage = info.stage
-    made = [step.op in CONTRACTIONS or step.op in KERNELS for step in steps]
-    products = [
-        contracts and not info.from_linear for contracts, info in zip(made, infos, strict=True)
-    ]
-    if not any(products):
+    contracts = [step.op in CONTRACTIONS or step.op in KERNELS for step in steps]
+    linears = [contracts[n] and info.from_linear for n, info in enumerate(infos)]
+    if contracts == linears:
         return
-    needed = list(products)
+    needed = [contracts[n] and not linears[n] for n in range(len(steps))]
     for step in reversed(steps):
-        if needed[step.index] and made[step.index] <= products[step.index]:
+        if needed[step.index] and not linears[step.index]:
             _go_back(step, steps, infos, names, needed)
     for step in steps:
-        sources = [steps[i.source].stage for i in step.inputs if isinstance(i.source, int)]
-        passed = made[step.index] or (step.op in PASSING and sources == ["out"])
-        unused = step.stage in BEFORE and not needed[step.index]
-        if unused or (step.stage == "out" and not passed):
+        if step.stage in BEFORE and not needed[step.index]:
             step.stage = ""
+        elif step.stage == "out" and not contracts[step.index]:
+            sources = [steps[i.source].stage for i in step.inputs if isinstance(i.source, int)]
+            if step.op not in PASSING or sources != ["out"]:
+                step.stage = ""
 
 
 def _go_back(step: Step, steps: Steps, infos: Infos, names: AxisNamer, needed: list[bool]) -> None:
@@ -50,9 +49,11 @@ def _go_back(step: Step, steps: Steps, infos: Infos, names: AxisNamer, needed: l
         if not isinstance(operand.source, int) or steps[operand.source].stage not in BEFORE:
             continue
         needed[operand.source] = True
+        if step.stage != "scores":
+            continue
         factor = infos[operand.source].labels
         result = infos[step.index].labels
-        is_kt = len(factor) > 1 and factor[-2] not in result
-        is_kt = is_kt and names.root(factor[-1]) == names.root(result[-1])
-        if step.stage == "scores" and (is_kt or factor == result):
+        sums_rows = len(factor) > 1 and factor[-2] not in result
+        is_kt = sums_rows and names.root(factor[-1]) == names.root(result[-1])
+        if is_kt or factor == result:
             steps[operand.source].stage = "scores"

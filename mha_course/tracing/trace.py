@@ -44,6 +44,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -96,21 +97,21 @@ def trace(
         raise ShapeError("trace", rule, expected="a function or a module", got=repr(fn)[:60])
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
-    known = {
+    given_sizes = {
         patterns.LETTERS.get(name, name): patterns.positive(name, size)
         for name, size in (sizes or {}).items()
     }
-    return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
+    return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, given_sizes))
 
 
 def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str, int]) -> Recorder:
     bound = patterns.bind(fn, args, kwargs)
     # With F=128 no other name is read off 128.
-    own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
+    own_sizes = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
     modules = patterns.modules_of(fn, bound.values())
     declared = patterns.declared(modules, bound).items()
-    hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own}
+    hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own_sizes}
     rows = patterns.assign(axes, tensors)
     if axes is None:
         rows = guess.guess(modules, tensors, hints | sizes)
@@ -118,7 +119,7 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
     patterns.whole_widths(rows, tensors, sizes, hints)
     names = _namer(rows, tensors, sizes, hints)
     parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
-    paths = {id(part): path for module in modules for path, part in module.named_modules()}
+    paths = {id(inner): path for module in modules for path, inner in module.named_modules()}
     recorder = Recorder(names, parameters, paths)
     recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
     if axes is None and any(tensor.dim() > 1 for tensor in tensors.values()):
@@ -128,26 +129,25 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
         if id(tensor) in recorder.values:
             continue
         words = rows.get(name, ())
-        named = list(map(names.parse, words or "?" * tensor.dim(), tensor.shape))
-        argument = recorder.add_argument(name, tensor, named, words)
-        matrix = not words and batched and tensor.dim() == 2
-        argument.is_parameter = matrix or isinstance(tensor, torch.nn.Parameter)
+        parsed = list(map(names.parse, words or ["?"] * tensor.dim(), tensor.shape))
+        argument = recorder.add_argument(name, tensor, parsed, words)
+        is_matrix = not words and batched and tensor.dim() == 2
+        argument.is_parameter = is_matrix or isinstance(tensor, torch.nn.Parameter)
     return recorder
 
 
 def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNamer:
-    known = patterns.solve(rows, tensors, sizes, hints)
-    words = [word for row in rows.values() for word in row]
-    parts = [part for word in words for part in word.split("*")]
-    joined = {part for word in words if "*" in word for part in word.split("*")}
-    ids = {name for name, x in tensors.items() if patterns.is_ids(x)}
-    # A bias of pairs, B T S C, is not a sequence.
-    ones = {name: row for name, row in rows.items() if not {"T", "S"} <= {*row}}
-    rows_of_all = [row for name, row in ones.items() if name in ids or {"C", "D", "3*C"} & {*row}]
-    whole = [word for row in rows_of_all for word in row]
-    named = {*hints, *sizes, "H_kv"}  # what counts no tokens
-    counts = [name for name in known if name in named and name not in joined]
-    return AxisNamer(known, parts, counts, whole)
+    solved = patterns.solve(rows, tensors, sizes, hints)
+    products = [word.split("*") for row in rows.values() for word in row]
+    joined = {letter for product in products if len(product) > 1 for letter in product}
+    of_sequences: set[str] = set()
+    for name, row in rows.items():
+        is_bias = {"T", "S"} <= {*row}  # of pairs, as B T S C is
+        if not is_bias and (patterns.is_ids(tensors[name]) or {"C", "D", "3*C"} & {*row}):
+            of_sequences.update(row)
+    no_tokens = {*hints, *sizes, "H_kv"} - joined
+    counts = [name for name in solved if name in no_tokens]
+    return AxisNamer(solved, chain.from_iterable(products), counts, of_sequences)
 
 
 def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
@@ -177,23 +177,23 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
 
 def _notes_of_code(fn: Fn) -> list[str]:
     """Return what is known before the call: which of its code runs otherwise, or out of sight."""
-    modules = [part for module in patterns.modules_of(fn) for part in module.modules()]
-    parts = [fn, *patterns.referred(fn), *modules]
+    modules = [inner for module in patterns.modules_of(fn) for inner in module.modules()]
+    codes = [fn, *patterns.referred(fn), *modules]
     marks = ("_torchdynamo_orig_callable", "_orig_mod")
     scripted = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
-    known = {
-        notes.COMPILED: any(hasattr(part, mark) for part in parts for mark in marks),
-        notes.SCRIPTED: any(isinstance(part, scripted) for part in parts),
-        notes.FAST_PATH: any(map(_has_fast_path, parts)),
+    applies = {
+        notes.COMPILED: any(hasattr(code, mark) for code in codes for mark in marks),
+        notes.SCRIPTED: any(isinstance(code, scripted) for code in codes),
+        notes.FAST_PATH: any(map(_has_fast_path, codes)),
     }
-    return [text for text, holds in known.items() if holds]
+    return [text for text, holds in applies.items() if holds]
 
 
-def _has_fast_path(part: Any) -> bool:
+def _has_fast_path(module: Any) -> bool:
     kinds = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
-    if not isinstance(part, kinds) or part.training:
+    if not isinstance(module, kinds) or module.training:
         return False
-    return not (torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters()))
+    return not (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()))
 
 
 def _attach(error: Exception, failed: Trace) -> None:
@@ -211,8 +211,9 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
-    own = entry.tb_frame.f_code.co_filename.startswith((*OWN, *MACHINERY))
-    return rest if own else TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    if entry.tb_frame.f_code.co_filename.startswith((*OWN, *MACHINERY)):
+        return rest
+    return TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 
 
 def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
@@ -221,15 +222,15 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
     texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
-    recorder.running.finish()
+    recorder.running.leave()
     arguments = tuple(
         replace(argument, axes=argument.axes or names.final(info.axes))
         for argument, info in recorder.arguments.values()
     )
-    known: dict[int | str, tuple[str, ...]] = {row.name: row.axes for row in arguments}
+    final_axes: dict[int | str, tuple[str, ...]] = {row.name: row.axes for row in arguments}
     for step, info in zip(steps, recorder.infos, strict=True):
-        step.axes = known[step.index] = names.final(info.axes)
-        step.inputs = tuple([_renamed(operand, known) for operand in step.inputs])
+        step.axes = final_axes[step.index] = names.final(info.axes)
+        step.inputs = tuple([_renamed(operand, final_axes) for operand in step.inputs])
         remark = remarks.get(step.index)
         if remark is not None and remark.is_question:
             step.question = remark
@@ -248,18 +249,17 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     )
 
 
-def _renamed(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:
+def _renamed(operand: Operand, final_axes: Mapping[int | str, tuple[str, ...]]) -> Operand:
     """Return an operand with the final axes of the tensor that it was."""
-    axes = known.get(operand.source, operand.axes)
+    axes = final_axes.get(operand.source, operand.axes)
     return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
 
 def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
     """Return what shows only after the call."""
     sizes = recorder.names.sizes
-    texts = list(
-        dict.fromkeys(f"{step.op}: {notes.CUSTOM}" for step in recorder.steps if "::" in step.op)
-    )
+    custom = dict.fromkeys([step.op for step in recorder.steps if "::" in step.op])
+    texts = [f"{op}: {notes.CUSTOM}" for op in custom]
     codes = {id(line.code): line.code for line in recorder.lines if line}.values()
     typed = [code for code in codes if {"type", "int"} <= {*code.co_names}]
     texts += [notes.SIZES.format(_title(code)) for code in typed]
@@ -287,32 +287,31 @@ def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Rema
     right = {(*step.shape[:-3], step.shape[-1]) for step in splits if step.axes[-3:] == _SPLIT}
     wrong = [i for i, remark in remarks.items() if remark.id == "view-without-transpose"]
     # A table of biases is no third of q, k and v: it has other sizes.
-    alike = [i for i in wrong if (*steps[i].shape[:-3], steps[i].shape[-1]) in right]
-    if len(alike) < 3:
-        also = {i: remarks[i].and_also("only-one-of-qkv-wrongly-split") for i in alike}
-        return remarks | also
-    return remarks
+    of_qkv = [i for i in wrong if (*steps[i].shape[:-3], steps[i].shape[-1]) in right]
+    if len(of_qkv) > 2:
+        return remarks
+    return remarks | {i: remarks[i].and_also("only-one-of-qkv-wrongly-split") for i in of_qkv}
 
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
     """Give each step its line; return the sources of all lines that can be shown."""
     # By id: the hash of code is slow.
     codes = {id(line.code): line.code for line in recorder.lines if line}
-    known = {
-        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
-        for key, code in codes.items()
-    }
-    written = {key: statements(code.co_filename, code) for key, code in codes.items()}
-    shown = [key for key, source in known.items() if source.lines]
+    statements_of: dict[int, dict[int, str]] = {}
+    position_of: dict[int, int] = {}
+    sources: list[Source] = []
+    for key, code in codes.items():
+        statements_of[key] = statements(code.co_filename, code)
+        source = Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
+        if source.lines:
+            position_of[key] = len(sources)
+            sources.append(source)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         if line is not None:
-            key = id(line.code)
-            file = line.code.co_filename
-            step.line = (
-                written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
-            )
-            step.source = shown.index(key) if key in shown else None
-    return tuple(known[key] for key in shown)
+            text = statements_of[id(line.code)].get(step.lineno)
+            step.line = text or linecache.getline(line.code.co_filename, step.lineno).strip()
+            step.source = position_of.get(id(line.code))
+    return tuple(sources)
 
 
 def _title(code: CodeType) -> str:

@@ -110,25 +110,28 @@ class OpCall:
 
     def ints(self, position: int, *names: str) -> list[int]:
         """Return sizes or dims that may come one by one or as a sequence."""
-        given = self.arg(position, *names)
-        one_by_one = [value for value in self.args[position:] if isinstance(value, int)] or [given]
-        return one_by_one if isinstance(given, int) else list(given)
+        first = self.arg(position, *names)
+        if not isinstance(first, int):
+            return list(first)
+        return [value for value in self.args[position:] if isinstance(value, int)] or [first]
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
         """Name an axis of two broadcast tensors; warn where only the sizes agree."""
-        known, differs = self.names.unify(left, right)
+        axis, differs = self.names.unify(left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
             rows = [self.info(tensor).labels for tensor in self.tensors]
             self.warn(warnings.of_broadcast(self.names, left, right, rows))
-        return known
+        return axis
 
     def ask_about_joined(self, left: Axis, right: Axis) -> None:
         """Ask about two axes that are laid side by side, or one over the other, by size alone."""
-        one, two = labels = [self.names.label(left), self.names.label(right)]
-        known = all(label in FEATURES or self.names.counts_tokens(label) for label in labels)
-        tokens = all(map(self.names.counts_tokens, labels))  # may be the same by another name
-        if known and not tokens and self.names.unify(left, right)[1]:
-            self.warn(warnings.ask("joined-different-axes", left=one, right=two))
+        labels = [self.names.label(left), self.names.label(right)]
+        if all(map(self.names.counts_tokens, labels)):
+            return  # they may be the same tokens by another name
+        if not all(label in FEATURES or self.names.counts_tokens(label) for label in labels):
+            return
+        if self.names.unify(left, right)[1]:
+            self.warn(warnings.ask("joined-different-axes", left=labels[0], right=labels[1]))
 
     def settle(self, value: TensorInfo, *mistakes: str) -> None:
         """Drop what was to be asked about the step that made a tensor."""

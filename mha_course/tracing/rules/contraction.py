@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import chain, compress
 from typing import Any
 
 from torch import Tensor
@@ -12,13 +13,14 @@ from mha_course.tracing.axes import (
     Axes,
     Axis,
     AxisNamer,
+    Factor,
     Origin,
     are_turned_groups,
     size_of,
     unique,
     unknown,
 )
-from mha_course.tracing.rules import numbers, warnings
+from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
@@ -51,9 +53,10 @@ def _name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
         return last if size_of(last) == size else unknown(size)
     if label == "kv_rank":
         return (unique(size, Origin.FROM_LATENTS),)
-    made = names.linear_output(size)
-    known = names.label(made) in {*map(names.label, axes[:-1])} - {"?"}
-    return unknown(size) if known else made  # no tensor has its width twice
+    width = names.linear_output(size)
+    if names.label(width) in {*map(names.label, axes[:-1])} - {"?"}:
+        return unknown(size)  # no tensor has its width twice
+    return width
 
 
 def matmul(call: OpCall) -> list[Axes]:
@@ -80,10 +83,11 @@ def tensordot(call: OpCall) -> list[Axes]:
     if isinstance(dims, int):
         dims = range(left.dim() - dims, left.dim()), range(dims)
     pairs = {other % right.dim(): dim % left.dim() for dim, other in zip(*dims, strict=True)}
-    one = list(range(left.dim()))
-    two = [pairs.get(n, left.dim() + n) for n in range(right.dim())]
-    out = [letter for letter in (*one, *two) if letter not in pairs.values()]
-    return [contract(call, [left, right], [one, two], out)]
+    left_letters = list(range(left.dim()))
+    right_letters = [pairs.get(n, left.dim() + n) for n in range(right.dim())]
+    terms = [left_letters, right_letters]
+    out = [letter for letter in chain(*terms) if letter not in pairs.values()]
+    return [contract(call, [left, right], terms, out)]
 
 
 def einsum(call: OpCall) -> list[Axes]:
@@ -129,9 +133,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
             if differs:
                 _warn_of_mismatch(call, is_summed, before, axis, products)
     axes = [axis_of[letter] for letter in out]
-    summed_axes = {
-        letter: aligned for letter, aligned in axes_by_letter.items() if letter not in out
-    }
+    summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
     if len(values) > 1 and not any(value.is_parameter for value in values):
         names.confirm(axis for aligned in axes_by_letter.values() for axis in aligned)
@@ -146,37 +148,37 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
 
 def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
     """Ask about axes that only one factor has, and that are summed away nevertheless."""
-    for aligned in summed_axes.values():
-        label = call.names.label(aligned[0])
-        known = label in ("H", "D", "C") or call.names.counts_tokens(label)
-        if len(aligned) == 1 and known and size_of(aligned[0]) > 1:
+    for first, *others in summed_axes.values():
+        label = call.names.label(first)
+        is_named = label in ("H", "D", "C") or call.names.counts_tokens(label)
+        if is_named and not others and size_of(first) > 1:
             call.warn(warnings.warn("summed-alone", axis=label))
 
 
 def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
+    key = weights.softmax_axis
+    if key != "T" and not key.endswith("'"):
+        return
     tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
-    keys = [axis for axis, summed in tokens if summed and names.label(axis) == weights.softmax_axis]
-    queries = [
-        axis for axis, gone in tokens if not gone and names.label(axis) != weights.softmax_axis
-    ]
+    keys = [axis for axis, summed in tokens if summed and names.label(axis) == key]
+    queries = [axis for axis, summed in tokens if not summed and names.label(axis) != key]
     if not keys or not queries:
         return
     query = names.label(queries[0])
-    turned = weights.softmax_axis == "T" or weights.softmax_axis.endswith("'")
-    if names.root(weights.softmax_axis) != names.root(query) or query == "T" or not turned:
+    if query == "T" or names.root(key) != names.root(query):
         return
     swapped = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
     swapped |= {q: k for k, q in swapped.items()}
+
+    def swap(factor: Factor) -> Factor:
+        return factor._replace(name=swapped.get(factor.name, factor.name))
+
     for info in weights.derived:
-        info.axes = [
-            tuple([f._replace(name=swapped.get(f.name, f.name)) for f in axis])
-            for axis in info.axes
-        ]
+        info.axes = [tuple(map(swap, axis)) for axis in info.axes]
         info.labels = tuple(map(names.label, info.axes))
-        info.softmax_axis = "*".join(
-            swapped.get(name, name) for name in info.softmax_axis.split("*")
-        )
+        words = info.softmax_axis.split("*")
+        info.softmax_axis = "*".join([swapped.get(word, word) for word in words])
 
 
 def _axes_of_factor(
@@ -194,8 +196,8 @@ def _axes_of_factor(
         for letter, axis in zip(letters, call.axes(tensors[n]), strict=True)
         if n != number and size_of(axis) > 1
     }
-    own = [n for n, letter in enumerate(term) if letter in out and letter not in rest]
-    free = [position for position in own if names.label(axes[position]) == "?"]
+    is_new = [letter in out and letter not in rest for letter in term]
+    free = [n for n in compress(range(len(term)), is_new) if names.label(axes[n]) == "?"]
     summed = [rest[letter] for letter in term if letter in rest and letter not in out]
     beside = [axis for letter, axis in rest.items() if letter in out]
     sizes = [size_of(axes[position]) for position in free]
@@ -210,13 +212,13 @@ def _axes_of_factor(
 
 def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
     names = call.names
-    words = {"left": names.label(left), "right": names.label(right)}
-    if not summed or "H" in words.values() or words["left"] == words["right"]:
+    labels = [names.label(left), names.label(right)]
+    if not summed or "H" in labels or labels[0] == labels[1]:
         call.warn(warnings.of_broadcast(names, left, right))
     elif products:  # _check_weighted_sum judges sums with weights.
-        key = words["left"] == "D" and names.is_token(right)
-        name = "key-not-transposed" if key else "contraction-of-different-axes"
-        call.warn(warnings.warn(name, **words))
+        is_key = labels[0] == "D" and names.is_token(right)
+        name = "key-not-transposed" if is_key else "contraction-of-different-axes"
+        call.warn(warnings.warn(name, left=labels[0], right=labels[1]))
 
 
 def _stage_of(
@@ -224,51 +226,73 @@ def _stage_of(
 ) -> str:
     """Tell the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
-    result = call.results[0]
     labels = list(map(names.label, axes))
-    weighted = any(value.is_parameter for value in values)
-    weights = next((i for i, value in enumerate(values) if value.softmax_axis), None)
-    both = len([value for value in values if value.from_linear]) > 1
-    if weights is not None and len(values) > 1:
-        place = 0 if weights == 0 else -1
-        shared = [summed_axes[letter] for letter in summed_axes if letter in terms[weights]]
-        over = [names.label(pair[place]) for pair in shared]
-        of_values = [names.label(pair[-1 - place]) for pair in shared]
-        _check_weighted_sum(call, values[weights], over, of_values)
-        numbers.check_weights(call, values[weights])
-        had = {label for value in values for label in map(names.label, value.axes)}
-        if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
-            call.warn(warnings.warn("heads-averaged"))
+    if len(values) > 1 and any(value.softmax_axis for value in values):
+        _check_context(call, values, terms, summed_axes, labels)
         return "context"
-    if len(values) > 1 and not weighted and len(list(filter(names.is_token, axes))) > 1:
-        summed = names.label(next(iter(summed_axes.values()))[0]) if summed_axes else ""
-        if summed == "H" and "D" in labels:  # A model may sum over heads on purpose.
-            call.warn(warnings.ask("heads-innermost"))
-        result.summed_axis = summed if both else ""
-        result.width = size_of(next(iter(summed_axes.values()))[0]) if summed == "D" else 0
-        result.scale = math.prod([value.scale for value in values])
-        result.scale_step = max([value.scale_step for value in values])
-        ask_about_tiles(call, [axis for value in values for axis in value.axes])
-        _ask_about_shared_heads(call, values)
-        result.derived = [result]
-        warn_of_pieces(call, values)
+    has_weight = any(value.is_parameter for value in values)
+    from_linears = len([value for value in values if value.from_linear]) > 1
+    if len(values) > 1 and not has_weight and len(list(filter(names.is_token, axes))) > 1:
+        summed = _describe_scores(call, values, summed_axes, labels)
+        call.results[0].summed_axis = summed if from_linears else ""
         return "scores"
-    if both and labels[-2:] in (["D", "D"], ["C", "C"]):
-        result.derived = [result]  # attention over channels, if a softmax follows
-    elif weighted:
-        result.from_linear = True
+    if from_linears and labels[-2:] in (["D", "D"], ["C", "C"]):
+        call.results[0].derived = [call.results[0]]  # attention over channels, if a softmax follows
+    elif has_weight:
+        call.results[0].from_linear = True
         return after_linear(values)
     elif len(values) == 1 and summed_axes:
-        check_sum(
-            call, values[0], [names.label(aligned[0]) for aligned in summed_axes.values()], labels
-        )
+        labels_summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
+        check_sum(call, values[0], labels_summed, labels)
     return ""
+
+
+def _check_context(
+    call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, labels: list[str]
+) -> None:
+    """Check that weights are summed over their keys, and that no sum runs over heads."""
+    names = call.names
+    position = next(n for n, value in enumerate(values) if value.softmax_axis)
+    pairs = [axes for letter, axes in summed_axes.items() if letter in terms[position]]
+    if position > 0:  # values @ weights
+        pairs = [pair[::-1] for pair in pairs]
+    summed = [names.label(pair[0]) for pair in pairs]
+    of_values = [names.label(pair[-1]) for pair in pairs]
+    weights = values[position]
+    _check_weighted_sum(call, weights, summed, of_values)
+    if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
+        call.warn(warnings.ask("scale-after-softmax"), weights.scale_step)
+    before = {label for value in values for label in map(names.label, value.axes)}
+    if names.sizes.get("H") != 1 and "H" in before - {*labels} and "D" in labels:
+        call.warn(warnings.warn("heads-averaged"))
+
+
+def _describe_scores(
+    call: OpCall, values: Infos, summed_axes: AxesByLetter, labels: list[str]
+) -> str:
+    """Note how the products of scores are scaled, ask about heads; return what they sum over."""
+    result = call.results[0]
+    aligned = next(iter(summed_axes.values()), None)
+    summed = call.names.label(aligned[0]) if aligned else ""
+    if summed == "H" and "D" in labels:  # A model may sum over heads on purpose.
+        call.warn(warnings.ask("heads-innermost"))
+    if aligned and summed == "D":
+        result.width = size_of(aligned[0])
+    result.scale = math.prod([value.scale for value in values])
+    result.scale_step = max([value.scale_step for value in values])
+    result.derived = [result]
+    ask_about_tiles(call, [axis for value in values for axis in value.axes])
+    _ask_about_shared_heads(call, values)
+    warn_of_pieces(call, values)
+    return summed
 
 
 def warn_of_pieces(call: OpCall, values: Infos) -> None:
     """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
-    pieces = [one for value in values for one in value.elements if one.label.startswith(PIECE)]
-    if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
+    elements = [element for value in values for element in value.elements]
+    pieces = [element for element in elements if element.label.startswith(PIECE)]
+    tensors = {piece.label for piece in pieces}
+    if len(tensors) == 1 and len({piece.position for piece in pieces}) > 1:
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
@@ -276,25 +300,26 @@ def _check_weighted_sum(
     call: OpCall, weights: TensorInfo, summed: list[str], of_values: list[str]
 ) -> None:
     names = call.names
-    over = weights.softmax_axis
+    keys = weights.softmax_axis
     tokens = list(filter(names.counts_tokens, summed))
-    other = next((label for label in of_values if names.counts_tokens(label)), over)
-    if over in tokens and names.root(other) != names.root(over):
-        call.warn(warnings.warn("contraction-of-different-axes", left=over, right=other))
+    other = next(filter(names.counts_tokens, of_values), keys)
+    if keys in tokens and names.root(other) != names.root(keys):
+        call.warn(warnings.warn("contraction-of-different-axes", left=keys, right=other))
     # The one of "+1" may be a sink, which has no value.
-    if not tokens or over in tokens or over.removesuffix("+1") in tokens:
+    if not tokens or keys in tokens or keys.removesuffix("+1") in tokens:
         call.pending.pop(weights.softmax_step, None)
-    elif names.root(over) != over or over == "T":
+    elif names.root(keys) != keys or keys == "T":
         text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
         call.warn(text, weights.softmax_step)
-    elif names.counts_tokens(over):
-        call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
+    elif names.counts_tokens(keys):
+        call.warn(warnings.warn("weights-transposed", left=keys, right=tokens[0]))
 
 
-def check_sum(call: OpCall, value: TensorInfo, gone: list[str], left: list[str]) -> None:
-    """Warn where heads are summed although their widths stay apart."""
-    sums_heads = "H" in gone and "D" in left and call.names.sizes.get("H") != 1
-    if sums_heads and value.stage in ("context", "merged"):
+def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str]) -> None:
+    """Warn where heads are summed although their widths stay separate."""
+    if "H" not in summed or "D" not in left or call.names.sizes.get("H") == 1:
+        return
+    if value.stage in ("context", "merged"):
         call.warn(warnings.warn("heads-averaged"))
 
 
@@ -305,26 +330,26 @@ def after_linear(values: list[Any]) -> str:
 
 def cell(call: OpCall) -> list[Axes]:
     """Take one step of a recurrent network: the state's width is named as a Linear's."""
-    *before, width = call.axes(call.arg(1, "hx"))
-    named = call.names.linear_output(size_of(width))
-    call.names.align(width, named)
-    return [[*before, named]]
+    *outer, state = call.axes(call.arg(1, "hx"))
+    width = call.names.linear_output(size_of(state))
+    call.names.align(state, width)
+    return [[*outer, width]]
 
 
 def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
     """Ask about one query head that reads another KV head than that of its group."""
-    picked = {one.label: one for value in values for one in value.elements}
-    if {"H", "H_kv"} <= picked.keys():
-        query, key = picked["H"], picked["H_kv"]
+    by_label = {element.label: element for value in values for element in value.elements}
+    if {"H", "H_kv"} <= by_label.keys():
+        query, key = by_label["H"], by_label["H_kv"]
         if query.position * size_of(key.axis) // size_of(query.axis) != key.position:
             call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 
 def ask_about_tiles(call: OpCall, axes: Axes) -> None:
     """Ask about heads that were tiled where each group of queries shares one."""
-    heads = [factor for axis in axes for factor in axis if factor.name == "H"]
-    tiled = any(factor.origin is Origin.TILED for factor in heads)
-    if tiled and not any(map(are_turned_groups, axes)):
+    factors = chain.from_iterable(axes)
+    is_tiled = any(factor.name == "H" and factor.origin is Origin.TILED for factor in factors)
+    if is_tiled and not any(map(are_turned_groups, axes)):
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 

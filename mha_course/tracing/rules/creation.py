@@ -12,9 +12,10 @@ def embedding(call: OpCall) -> list[Axes]:
     """Look up a vector for every number."""
     ids = call.arg(0, "input")
     weight = call.arg(1, "weight")
-    rows = call.axes(weight)[-1]
-    named = call.names.label(rows) != "?" or weight.shape[-1] != call.names.sizes.get("C")
-    return [[*call.axes(ids), rows if named else call.names.width()]]
+    vector = call.axes(weight)[-1]
+    if call.names.label(vector) == "?" and weight.shape[-1] == call.names.sizes.get("C"):
+        vector = call.names.width()
+    return [[*call.axes(ids), vector]]
 
 
 def convolve(call: OpCall) -> list[Axes]:
@@ -41,16 +42,16 @@ def outer(call: OpCall) -> list[Axes]:
 def one_hot(call: OpCall) -> list[Axes]:
     """Add an axis of classes, which is named where a size of that name was given."""
     size = call.outs[0].shape[-1]
-    name = next((name for name, known in call.names.extra.items() if known == size), "")
-    return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
+    names = [name for name, declared in call.names.extra.items() if declared == size]
+    return [[*call.axes(call.first()), (Factor(names[0], size),) if names else unknown(size)]]
 
 
 def filled(call: OpCall) -> list[Axes]:
     """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
     values = (*call.args, *call.kwargs.values())
-    given = [value for value in values if not isinstance(value, Tensor)]
-    shapes = [value for value in given if isinstance(value, (tuple, list))]
-    return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
+    sizes = [value for value in values if not isinstance(value, Tensor)]
+    shapes = [value for value in values if isinstance(value, (tuple, list))]
+    return [list(map(axis_of, shapes[0] if shapes else sizes[: call.outs[0].dim()]))]
 
 
 def counted(call: OpCall) -> list[Axes]:

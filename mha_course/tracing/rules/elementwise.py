@@ -62,26 +62,24 @@ def stored(call: OpCall) -> list[Axes]:
         numbers.check_masked_weights(call, value)
     align_mask(call, key, axes)
     keys = keys_of(key, len(axes))
-    listed = [isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k) for k in keys]
-    known = [
-        isinstance(k, (int, slice)) or in_list for k, in_list in zip(keys, listed, strict=True)
-    ]
-    if not isinstance(source, Tensor) or not all(known) or sum(listed) > 1:
+    plain = [k for k in keys if isinstance(k, (int, slice))]
+    lists = [k for k in keys if isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k)]
+    if not isinstance(source, Tensor) or len(plain) + len(lists) < len(keys) or len(lists) > 1:
         return [axes]
-    left = [n for n, k in enumerate(keys) if not isinstance(k, int)]
-    new = dict(zip(left[::-1], call.axes(source)[::-1], strict=False))
-    picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).elements}
+    kept = [n for n, k in enumerate(keys) if not isinstance(k, int)]
+    written = dict(zip(kept[::-1], call.axes(source)[::-1], strict=False))
+    elements = {(size_of(e.axis), e.position): e.axis for e in call.info(source).elements}
     for n, key in enumerate(keys):
         if isinstance(key, int):
-            new[n] = picked.get((size_of(axes[n]), key % size_of(axes[n])), ())
+            written[n] = elements.get((size_of(axes[n]), key % size_of(axes[n])), ())
         elif isinstance(key, Tensor):  # places along an axis, not all of it
-            new.pop(n, None)
-    return _written(call, target, new)
+            written.pop(n, None)
+    return _written(call, target, written)
 
 
-def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
+def _written(call: OpCall, target: Tensor, written: dict[int, Axis]) -> list[Axes]:
     axes = call.axes(target)
-    for dim, axis in new.items():
+    for dim, axis in written.items():
         if size_of(axes[dim]) == size_of(axis):
             call.ask_about_joined(axes[dim], axis)
             call.names.align(axes[dim], axis)
@@ -100,14 +98,14 @@ def topk(call: OpCall) -> list[Axes]:
 
 def like(call: OpCall) -> list[Axes]:
     """Broadcast all tensors that go in; the first tensor with an axis names it."""
-    parts = [tensor for tensor in call.tensors if tensor.dim()]
+    tensors = [tensor for tensor in call.tensors if tensor.dim()]
     rank = call.outs[0].dim()
-    rows = [[()] * (rank - part.dim()) + call.axes(part) for part in parts]
+    rows = [[()] * (rank - tensor.dim()) + call.axes(tensor) for tensor in tensors]
     axes: Axes = [unknown(size) for size in call.outs[0].shape]
     for position in range(rank):
         column = [row[position] for row in rows if len(row) == rank]
         axes[position] = reduce(call.broadcast, column) if column else axes[position]
-    _infer_stage(call, [call.info(part) for part in parts], rows)
+    _infer_stage(call, list(map(call.info, tensors)), rows)
     return [axes for _ in call.outs]
 
 
@@ -147,20 +145,20 @@ def reduced(call: OpCall) -> list[Axes]:
     """Drop axes, or keep them with size 1."""
     x = call.first()
     value = call.info(x)
-    given = call.arg(1, "dim", "axis")
-    if isinstance(given, Tensor):  # max(a, b)
+    dim = call.arg(1, "dim", "axis")
+    if isinstance(dim, Tensor):  # max(a, b)
         return like(call)
+    dims = list(dim) if isinstance(dim, (tuple, list)) else [dim]
     every = range(x.dim())
-    listed = given if isinstance(given, (tuple, list)) else [given]
-    dims = every if given is None else [every[dim] for dim in listed]
-    gone = [call.names.label(value.axes[dim]) for dim in dims]
-    left = [axis for dim, axis in enumerate(value.axes) if dim not in dims]
+    dims = list(every) if dim is None else [every[n] for n in dims]
+    reduced = [call.names.label(value.axes[n]) for n in dims]
+    left = [axis for n, axis in enumerate(value.axes) if n not in dims]
     if call.op in ("mean", "sum"):
-        check_sum(call, value, gone, [call.names.label(axis) for axis in left])
-    if call.op == "sum" and len(gone) == 1 and value.stage in (*SCORES, "weights"):
-        call.results[0].reduced_axis = gone[0]
+        check_sum(call, value, reduced, list(map(call.names.label, left)))
+    if call.op == "sum" and len(reduced) == 1 and value.stage in (*SCORES, "weights"):
+        call.results[0].reduced_axis = reduced[0]
     if call.outs[0].dim() == x.dim():
-        left = [() if dim in dims else axis for dim, axis in enumerate(value.axes)]
+        left = [() if n in dims else axis for n, axis in enumerate(value.axes)]
     return [left for _ in call.outs]
 
 
@@ -182,8 +180,8 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
     result = call.results[0]
     for info in () if value.stage else value.derived:
         info.stage = "scores"
-    labels = [names.label(one) for one in axes]
-    tokens = [names.label(one) for one in axes if names.is_token(one)]
+    labels = list(map(names.label, axes))
+    tokens = list(map(names.label, filter(names.is_token, axes)))
     result.softmax_step = call.index
     if value.stage == "weights" and value.softmax_axis == label:
         call.warn(warnings.warn("softmax-twice"))
@@ -208,8 +206,9 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
 def _check_pooling(call: OpCall, axis: Axis, axes: Axes) -> None:
     """Judge a softmax of a tensor with at most one token axis, or over an axis of size 1."""
     names = call.names
-    label, labels = names.label(axis), list(map(names.label, axes))
-    tokens = [n for n, one in enumerate(axes) if names.is_token(one)]
+    label = names.label(axis)
+    labels = list(map(names.label, axes))
+    tokens = [n for n in range(len(axes)) if names.is_token(axes[n])]
     several = any(size_of(axes[n]) > 1 for n in tokens)
     together = [factor.name for factor in axis if names.is_token((factor,))]
     is_score = call.info(call.first()).stage in SCORES

@@ -44,13 +44,13 @@ def fused(call: OpCall) -> list[Axes]:
 
 def _check_scale_of_kernel(call: OpCall, width: int) -> None:
     query, key = (call.info(call.arg(n, name)) for n, name in enumerate(("query", "key")))
-    given = call.kwargs.get("scale")
-    scale = query.scale * key.scale * (width**-0.5 if given is None else given)
+    own_scale = call.kwargs.get("scale")
+    before = query.scale * key.scale
     scale_step = max(query.scale_step, key.scale_step)
-    scaled = math.isclose(query.scale * key.scale, width**-0.5, rel_tol=1e-3)
-    if scaled and given is None and width > 1:
+    if own_scale is None and width > 1 and math.isclose(before, width**-0.5, rel_tol=1e-3):
         call.warn(warnings.ask("scaled-before-the-kernel"), scale_step)
         return
+    scale = before * (width**-0.5 if own_scale is None else own_scale)
     numbers.check_scale(call, TensorInfo([], width=width, scale=scale, scale_step=scale_step))
 
 

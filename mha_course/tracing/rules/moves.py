@@ -36,9 +36,9 @@ def reshape(call: OpCall) -> list[Axes]:
         start = call.arg(1, "dim", "start_dim", default=0) % len(before)
         end = start if call.op == "unflatten" else call.arg(2, "end_dim", default=-1)
         stop = end % len(before) + 1
-    given = call.arg(1, "size", "shape") if call.op in ("view", "reshape") else None
-    known = isinstance(given, (int, tuple, list))
-    like = list(map(factors.axis_of, call.ints(1, "size", "shape"))) if known else []
+    like: Axes = []
+    if call.op in ("view", "reshape") and isinstance(call.arg(1, "size", "shape"), int | Sequence):
+        like = list(map(factors.axis_of, call.ints(1, "size", "shape")))
     new_shape = shape[start : len(shape) - len(before) + stop]
     new_axes, cuts = regroup(call.names, before[start:stop], new_shape, like)
     if call.op == "flatten":  # what a Linear made keeps its free order
@@ -75,8 +75,9 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
         names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
-    laid = [_fit(names, choice, shape, like) for choice in product(*readings)]
-    return min(laid, key=lambda one: (len(one[1]), [*map(names.label, one[0])].count("?")))
+    fits = [_fit(names, choice, shape, like) for choice in product(*readings)]
+    # The fewest cuts, then the fewest axes without a name.
+    return min(fits, key=lambda fit: (len(fit[1]), list(map(names.label, fit[0])).count("?")))
 
 
 def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
@@ -92,12 +93,13 @@ def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
     done = [0, 0]
     for end in common:  # the smallest blocks of equal size
         ends = [have_ends.index(end) + 1, want_ends.index(end) + 1]
-        made, cut = _fill(names, solid[done[0] : ends[0]], wanted[done[1] : ends[1]])
+        filled, cut = _fill(names, solid[done[0] : ends[0]], wanted[done[1] : ends[1]])
         done = ends
-        groups += made
-        cuts += [cut] if cut else []
-    filled = iter(groups)
-    out = [next(filled) if size > 1 else None for size in shape]
+        groups += filled
+        if cut:
+            cuts.append(cut)
+    following = iter(groups)
+    out = [next(following) if size > 1 else None for size in shape]
     placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
     return list(map(names.merge_parts, placed)), cuts
 
@@ -121,8 +123,8 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     if len(set(came_from)) == 1 and not permuted:  # one axis, divided in another way
         whole = factors.unique(math.prod(sizes), name=names.label(block))
         return names.parts(whole, tuple(sizes)), None
-    known = not factors.FEATURES.isdisjoint([factor.name for factor in block])
-    origin = Origin.MIXED if known else Origin.UNKNOWN
+    is_named = not factors.FEATURES.isdisjoint([factor.name for factor in block])
+    origin = Origin.MIXED if is_named else Origin.UNKNOWN
     return [(factors.unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
 
 
@@ -133,11 +135,11 @@ def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], 
     axes: Axes = [axis or () for axis in out]
     for slot, axis in enumerate(like):  # an axis whose size was written is there
         root = names.root(names.label(axis))
-        named = [pair for pair in ones if names.root(pair[1].name) == root]
-        if slot in free and named and axis:
-            axes[slot] = named[0][1:]
+        of_axis = [pair for pair in ones if names.root(pair[1].name) == root]
+        if slot in free and of_axis and axis:
+            axes[slot] = of_axis[0][1:]
             free.remove(slot)
-            ones.remove(named[0])
+            ones.remove(of_axis[0])
     if len(free) < len(ones):  # heads go first, to their width, then what has no name
         inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
         rest = [pair for pair in ones if pair not in inner]
@@ -154,21 +156,22 @@ def _before_width(flat: Axis, position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: Axes, old: Row, flat: Axis, position: int, one: Factor) -> None:
+def _attach(axes: Axes, old: Row, flat: Axis, position: int, factor: Factor) -> None:
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
-    is_batch = before is not None and before.name == "B" and (before,) in axes
-    folded = is_batch and (before, one) not in old
-    joins_right = one.name == "H" and _before_width(flat, position) and not folded
-    if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
-        joins_right = True
+    joins_right = False
+    if factor.name == "H" and _before_width(flat, position):
+        batch_is_left = before is not None and before.name == "B" and (before,) in axes
+        joins_right = not batch_is_left or (before, factor) in old
+    elif factor.name == "B" and after is not None and after.name == "H":
+        joins_right = (after,) in axes
     for number, axis in enumerate(axes):
         if (joins_right or before is None) and axis and axis[0] == after:
-            axes[number] = (one, *axis)
+            axes[number] = (factor, *axis)
             return
         if not joins_right and axis and axis[-1] == before:
-            axes[number] = (*axis, one)
+            axes[number] = (*axis, factor)
             return
 
 
@@ -186,18 +189,17 @@ def expand(call: OpCall) -> list[Axes]:
     other = call.arg(1, "other")
     sized = not isinstance(other, Tensor)
     like = list(map(factors.axis_of, call.ints(1, "size"))) if sized else call.axes(other)
-    out: Axes = []
-    for old, new in zip(view(call)[0], like, strict=True):
-        axis = old
-        if old and old[0].origin is Origin.COPIES:
-            few = out[-1] if out else ()
-            label = names.label(few)
-            if names.label(new) != "?":
-                axis = new
-            elif label in names.extra and size_of(few) * size_of(old) == names.sizes.get("H"):
-                axis = (old[0]._replace(name=f"H/{label}"),)
-        out.append(axis)
-    return [out]
+    (axes,) = view(call)
+    for n, (axis, asked) in enumerate(zip(axes, like, strict=True)):
+        if not axis or axis[0].origin is not Origin.COPIES:
+            continue
+        kv_heads = axes[n - 1] if n else ()
+        label = names.label(kv_heads)
+        if names.label(asked) != "?":
+            axes[n] = asked
+        elif label in names.extra and size_of(kv_heads) * size_of(axis) == names.sizes.get("H"):
+            axes[n] = (axis[0]._replace(name=f"H/{label}"),)
+    return [axes]
 
 
 def repeat(call: OpCall) -> list[Axes]:
@@ -223,10 +225,10 @@ def rearrange(call: OpCall) -> list[Axes]:
         sizes = [dim.size for dim in dims]
         if moved is None or [dim.stride for dim in dims] != replay.contiguous_strides(sizes):
             return []
-        parts, cuts = regroup(call.names, axes, sizes)
+        regrouped, cuts = regroup(call.names, axes, sizes)
         _warn_of(call, cuts, len(moved.axes))
-        named = dict(zip(dims, parts, strict=True))
-        rows = [[factor for dim in row for factor in named[dim]] for row in moved.axes]
+        axis_of = dict(zip(dims, regrouped, strict=True))
+        rows = [chain.from_iterable([axis_of[dim] for dim in row]) for row in moved.axes]
         out.append([call.names.merge_parts(tuple(row)) for row in rows])
     return out
 
@@ -256,7 +258,7 @@ def getitem(call: OpCall) -> list[Axes]:
     axes = call.axes(call.args[0])
     plain: list[Any] = []  # with slices for index tensors
     advanced: list[tuple[int, Any]] = []
-    gone: set[int] = set()
+    replaced: set[int] = set()  # the axes that index tensors replace
     unseen = False
     for key in keys_of(call.args[1], len(axes)):
         dim = len([k for k in plain if k is not None])
@@ -264,10 +266,9 @@ def getitem(call: OpCall) -> list[Axes]:
         unseen |= isinstance(key, Tensor)
         if isinstance(key, slice):
             start, stop, step = key.indices(size_of(axes[dim]))
-            if (start, step, key.stop) == (0, 1, stop) and call.names.label(axes[dim]) == "?":
-                axes[dim] = (
-                    factors.axis_of(key.stop) if isinstance(key.stop, factors.Size) else axes[dim]
-                )
+            is_named = isinstance(key.stop, factors.Size) and key.stop == stop
+            if is_named and (start, step) == (0, 1) and call.names.label(axes[dim]) == "?":
+                axes[dim] = factors.axis_of(key.stop)
             plain.append(slice(start, start + 1) if start < stop <= start + step else key)
         elif key is None or isinstance(key, int):
             plain.append(key)
@@ -278,19 +279,23 @@ def getitem(call: OpCall) -> list[Axes]:
             advanced.append((place, key))
             width = key.dim() if is_bool(key) else 1
             plain += [slice(None)] * width
-            gone |= set(range(place, place + width))
+            replaced.update(range(place, place + width))
     moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)))
-    (named,) = _named(call, axes, moved, unseen)
-    out = [axis for n, axis in enumerate(named) if n not in gone]
-    if advanced:  # one gives its own axes, several give unknown ones
+    (viewed,) = _named(call, axes, moved, unseen)
+    out = [axis for n, axis in enumerate(viewed) if n not in replaced]
+    if advanced:
         place, key = advanced[0]
-        missing = call.outs[0].dim() - len(out)
-        own = len(advanced) == 1 and isinstance(key, Tensor) and not is_bool(key)
-        shape = call.outs[0].shape[place : place + missing]
-        heads = picked_heads(call, named[place], key) if len(advanced) == 1 else ()
-        rest = call.axes(key) if own else list(map(unknown, shape))
-        out[place:place] = [heads] if heads else rest
+        shape = call.outs[0].shape[place : place + call.outs[0].dim() - len(out)]
+        picked = _axes_of_index(call, viewed[place], key) if len(advanced) == 1 else []
+        out[place:place] = picked or list(map(unknown, shape))
     return [out]
+
+
+def _axes_of_index(call: OpCall, axis: Axis, key: Any) -> Axes:
+    """Return the axes that one index puts in place of an axis, or none if they are unknown."""
+    if heads := picked_heads(call, axis, key):
+        return [heads]
+    return call.axes(key) if isinstance(key, Tensor) and not is_bool(key) else []
 
 
 def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
@@ -307,8 +312,9 @@ def _named(
 ) -> list[Axes]:
     """Name results whose axes each come from one axis, and note which elements they are."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
-    call.elements = [() if unseen else elements for _, elements in pairs]
-    return [named for named, _ in pairs]
+    if not unseen:
+        call.elements = [elements for _, elements in pairs]
+    return [result_axes for result_axes, _ in pairs]
 
 
 def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:

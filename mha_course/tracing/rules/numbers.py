@@ -31,15 +31,14 @@ def factor_of(call: OpCall) -> float:
     tensors = [value for value in call.args[:2] if isinstance(value, Tensor) and value.dim()]
     if {value.shape[-1] for value in tensors} > {1}:
         return math.nan
-    given = [_number(value) for value in call.args[inverse:2]]
-    number = next(filter(None, given), 1.0)
+    number = next(filter(None, map(_number, call.args[inverse:2])), 1.0)
     return 1 / number if inverse else number
 
 
 def _number(value: Any) -> float:
     """Return a plain number, or that of a tensor without axes; 0 of anything else."""
-    alone = type(value) in PLAIN and value.dim() == 0 and value.device.type == "cpu"
-    if alone and not value.is_complex():
+    is_scalar = type(value) in PLAIN and value.dim() == 0 and value.device.type == "cpu"
+    if is_scalar and not value.is_complex():
         return float(value.detach())
     return float(value) if type(value) in (int, float, Size) else 0.0
 
@@ -61,12 +60,6 @@ def check_scale(call: OpCall, scores: TensorInfo) -> None:
             call.warn(ask(name), None if scores.scale_step < 0 else scores.scale_step)
 
 
-def check_weights(call: OpCall, weights: TensorInfo) -> None:
-    """Ask about weights that were divided by the root of D, as scores should be."""
-    if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
-        call.warn(ask("scale-after-softmax"), weights.scale_step)
-
-
 def check_hidden_weights(call: OpCall) -> None:
     """Warn of weights, which are positive, that are filled as scores are hidden."""
     fills = [_number(value) for value in (*call.args[1:], *call.kwargs.values())]
@@ -85,15 +78,15 @@ def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
     readable = type(out) in PLAIN and not out.is_meta and out.numel() <= LIMIT
     if not over_keys or not readable or out.dim() < 2 or out.shape != before.shape:
         return
-    gone = (out == 0) & (before != 0)
+    zeroed = (out == 0) & (before != 0)
     if before is out:  # it works in place, so what was 0 before is not known
         hidden = any(info.stage == "masked_scores" for info in weights.derived)
-        gone = (out == 0) & (not hidden)
-    queries, keys = gone.shape[-2:]
-    some = gone & ~gone.all(-1, keepdim=True)  # not a whole head
-    later = torch.ones_like(gone).triu(keys - queries + 1)
-    alike = bool((some == some[..., :1, :]).all()) and queries > 1
-    if some.any() and (alike or (queries > 2 and torch.equal(gone, later))):
+        zeroed = (out == 0) & (not hidden)
+    queries, keys = zeroed.shape[-2:]
+    some = zeroed & ~zeroed.all(-1, keepdim=True)  # not a whole head
+    later = torch.ones_like(zeroed).triu(keys - queries + 1)
+    same_keys = bool((some == some[..., :1, :]).all()) and queries > 1
+    if some.any() and (same_keys or (queries > 2 and torch.equal(zeroed, later))):
         call.pending[call.index] = ask("mask-after-softmax")
 
 
@@ -122,10 +115,10 @@ def check_triangle(call: OpCall, table: Tensor) -> None:
     if first is None:
         return
     queries, keys = first.shape
-    seen = first if first.dtype == torch.bool else first > HIDDEN
+    visible = first if first.dtype == torch.bool else first > HIDDEN
     ahead = keys - queries
-    every = torch.ones_like(seen)
-    if seen.all() and torch.equal(first == 0, every.triu(ahead + 1)):
+    every = torch.ones_like(visible)
+    if visible.all() and torch.equal(first == 0, every.triu(ahead + 1)):
         added = torch.equal(first == 1, every.tril(ahead))
         call.warn(ask("mask-added-as-number" if added else "mask-multiplied"))
     triangles = (
@@ -136,6 +129,6 @@ def check_triangle(call: OpCall, table: Tensor) -> None:
         (every.tril(ahead - 1), "causal-hides-self"),
         (every.tril(), "causal-top-left"),
     )
-    name = next((name for triangle, name in triangles if triangle.equal(seen)), "")
+    name = next((name for triangle, name in triangles if triangle.equal(visible)), "")
     if name:
         call.warn(ask(name, T=queries, S=keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
@@ -96,12 +97,11 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark 
     """
     labels = [factor.name for factor in cut.factors]
     sizes = [factor.size for factor in cut.factors]
-    known = [factor for factor in cut.factors if factor.name != "?" or _is_part_of_width(factor)]
-    if len(known) < 2:
+    named = [factor for factor in cut.factors if factor.name != "?" or _is_part_of_width(factor)]
+    if len(named) < 2:
         return None
     if len(set(cut.axes)) == 1:
-        order = READ_IN_ANOTHER_ORDER.get(tuple(labels))
-        if order:
+        if order := READ_IN_ANOTHER_ORDER.get(tuple(labels)):
             return ask(order) if free else warn(order)
         if free or "?" in labels or cut.sizes == sizes:
             return None
@@ -159,15 +159,14 @@ def _index_of_heads(cut: Cut) -> int | None:
 
 def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> Remark | None:
     """Ask about whole axes that became one that makes no sense."""
-    flat = [factor.name for axis in before for factor in axis]
-    late = "merge-batch-mixed" if flat[:2] == ["H", "B"] else "merge-without-transpose"
     for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
         labels = tuple([factor.name for factor in axis if factor.size > 1])
         name = SENSELESS.get(labels[-2:])
-        others = [factor for other in after if other != axis for factor in other]
-        separate = any(factor.name == "H" and factor.size > 1 for factor in others)
-        if separate and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)):
-            name = name or late
+        if name is None and labels[1:] == ("D",) and names.is_token((axis[-2],)):
+            others = chain.from_iterable([other for other in after if other != axis])
+            if any(factor.name == "H" and factor.size > 1 for factor in others):
+                first = [factor.name for factor in chain.from_iterable(before)][:2]
+                name = "merge-batch-mixed" if first == ["H", "B"] else "merge-without-transpose"
         if name:
             return ask(name, axes="tokens and head width")
     return None
@@ -195,7 +194,7 @@ def of_broadcast(
     labels = [names.label(left), names.label(right)]
     pair = {*labels}
     turned = in_another_order(left, right)
-    folded = [{"B", "H"} <= {*label.split("*")} for label in labels]
+    is_folded = any({"B", "H"} <= {*label.split("*")} for label in labels)
     both = {"B", "H"} <= {factor.name for factor in (*left, *right)}
     # A bias has numbers for each head, and nothing to transpose.
     is_bias = any(row.count("H") == 1 and {"B", "C", "D"}.isdisjoint(row) for row in rows)
@@ -210,45 +209,48 @@ def of_broadcast(
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),
         (pair == {"B", "H"}, "mask-missing-head-axis"),
         ("B" in pair and pair & names.tokens and has_mask, "padding-broadcast-raw"),
-        (any(folded), "fold-order-mixed"),
+        (is_folded, "fold-order-mixed"),
         (True, "broadcast-of-different-axes"),
     )
     name = next(name for holds, name in mistakes if holds)
-    one, two = map(_spell, (left, right)) if turned else labels
+    if turned:
+        labels = [_spell(left), _spell(right)]
     # Two kinds of tokens may be the same positions under names of their own.
     positions = name == "broadcast-of-different-axes" and not turned
     speak = ask if positions and all(map(names.counts_tokens, pair)) else warn
-    return speak(name, left=one, right=two, other=next(iter(pair - {"B"}), "B"))
+    other = next(iter(pair - {"B"}), "B")
+    return speak(name, left=labels[0], right=labels[1], other=other)
 
 
 def _spell(axis: Axis) -> str:
     words = []
     for factor in axis:
         word = "copies" if factor.origin is Origin.COPIES else factor.name
-        part = factor.whole if factor.name.isdigit() else None
-        words.append(f"({word} of {part.name})" if part else word)
+        if factor.name.isdigit() and factor.whole:
+            word = f"({word} of {factor.whole.name})"
+        words.append(word)
     return "*".join(words)
 
 
-def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> Remark | None:
+def of_crash(op: str, message: str, infos: Sequence[TensorInfo], names: AxisNamer) -> Remark | None:
     """Name the mistake behind a call that raised."""
-    labels = [value.labels for value in parts]
-    rows = [value.axes for value in parts]
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
+    rows = [info.axes for info in infos]
     merged = [axis for axis in rows[0][:-1] if len(axis) > 1] if op == "linear" else []
-    if any(factor.name == "H" for axis in merged for factor in axis):
+    if any(factor.name == "H" for factor in chain.from_iterable(merged)):
         return warn("heads-on-sequence-axis")
-    products = op in ("matmul", "bmm", "einsum", "baddbmm")
-    if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
-        return warn("key-not-transposed", left="D", right=labels[-1][-2])
-    if op == "scaled_dot_product_attention" and len(parts) > 3:
-        rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
-    if len(rows) < 2 or products:
+    if op in ("matmul", "bmm", "einsum", "baddbmm"):
+        labels = [info.labels for info in infos[-2:]]
+        if [row[-1:] for row in labels] == [("D",), ("D",)]:
+            return warn("key-not-transposed", left="D", right=labels[-1][-2])
         return None
-    aligned = list(
-        zip(rows[0][::-1], rows[1][::-1], strict=False)
-    )  # from the last, as broadcasting
+    if op == "scaled_dot_product_attention" and len(infos) > 3:
+        rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
+    if len(rows) < 2:
+        return None
+    # Broadcasting aligns axes from the last.
+    aligned = list(zip(rows[0][::-1], rows[1][::-1], strict=False))
     for left, right in reversed(aligned):
         differ = size_of(left) != size_of(right) and left and right
         if differ and "B" in (names.label(left), names.label(right)):
