@@ -10,7 +10,7 @@ import mha_course
 from mha_course import mistakes
 from mha_course.exercises.catalogue import MISTAKES
 from mha_course.lessons.l04_softmax.exercises import MASKED_SOFTMAX
-from mha_course.lessons.l19_bug_hunt.hunt import SAID
+from mha_course.lessons.l19_bug_hunt.hunt import SENTENCES
 from mha_course.mistakes import ROWS
 
 PACKAGE = Path(mha_course.__file__).parent
@@ -24,7 +24,7 @@ def test_every_row_is_reached():
     """By a mistake that is registered, a menu of the hunt, or its name in the code."""
     code = "".join(file.read_text("utf-8") for file in PACKAGE.rglob("*.py"))
     named = set(re.findall('"([^"\n]+)"', code))
-    registered = {mistake.row.key for mistake in MISTAKES} | {row.key for row in SAID.values()}
+    registered = {mistake.row.key for mistake in MISTAKES} | {row.key for row in SENTENCES.values()}
     assert not ROWS.keys() - named - registered - {f"{name}/traced" for name in named}
 
 

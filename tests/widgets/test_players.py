@@ -154,31 +154,6 @@ def test_two_views_of_one_model_agree_and_leave_nothing_behind(page, last):
     assert now(page) == last
 
 
-def test_what_stands_between_two_steps_goes_on_to_whole_ones(new_page):
-    page = new_page()
-    browsing.stop_clock(page)
-    page.set_content("<p></p>")
-    script = esm("player.js", folder=Path(base.__file__).parent)
-    page.evaluate(f"""() => {{ {script}
-      window.at = 0;
-      const go = (to) => {{ at = to; frame.show(`${{to}}`); }};
-      window.frame = makeFrame({{ at: () => at, last: () => 3, go, grain: 0.05 }});
-      document.body.append(frame.back, frame.play, frame.next, frame.scrub, frame.count); }}""")
-    slider = page.locator("input")
-    for name, to in (("Next", 2), ("Back", 1)):
-        slider.fill("1.4")
-        assert page.evaluate("at") == 1.4
-        page.get_by_role("button", name=name).click()
-        assert page.evaluate("at") == to
-        assert slider.get_attribute("aria-valuetext") == str(to)
-    slider.fill("1.4")
-    page.get_by_role("button", name="Play").click()
-    page.clock.run_for(700)
-    assert page.evaluate("at") == 2
-    slider.fill("0.5")  # which stops it
-    page.clock.run_for(5000)
-    assert page.evaluate("at") == 0.5
-
 
 def again_and_again(x):
     for _ in range(60):
