@@ -152,15 +152,13 @@ def all_questions() -> tuple[LessonQuestions, ...]:
 @cache
 def page_questions() -> Mapping[str, Question]:
     """Return the questions that pages ask by their ids. Raises: ShapeError."""
-    return {name: question for lesson in all_questions() for name, question in lesson.page.items()}
+    return {name: x for lesson in all_questions() for name, x in lesson.page.items()}
 
 
 @cache
 def review_questions() -> Mapping[str, Question]:
     """Return the questions that reviews ask by their ids. Raises: ShapeError."""
-    return {
-        name: question for lesson in all_questions() for name, question in lesson.review.items()
-    }
+    return {name: x for lesson in all_questions() for name, x in lesson.review.items()}
 
 
 def histories(content: Mapping[str, Any]) -> dict[str, History]:

@@ -92,7 +92,6 @@ def _exact(out: Tensor, target: Tensor, axes: Sequence[str]) -> tuple[Stage, str
 def _numbers(
     out: Tensor, target: Tensor, tolerance: float, axes: Sequence[str]
 ) -> tuple[Stage, str] | None:
-    """Compare two tensors of one shape."""
     if not target.numel():
         return None
     usable = out.isfinite() | (out == target)

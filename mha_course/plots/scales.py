@@ -84,10 +84,8 @@ def stretched(numbers: Any, hidden: Any = None) -> Scale:
 def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
     """Return the smallest and the largest number that is seen, and 0 if it is between them."""
     array = np.asarray(numbers)
-    drawn = np.isfinite(array)
-    if hidden is not None:
-        drawn &= ~np.asarray(hidden, bool)
-    return float(array.min(where=drawn, initial=0.0)), float(array.max(where=drawn, initial=0.0))
+    mask = np.isfinite(array) if hidden is None else np.isfinite(array) & ~np.asarray(hidden, bool)
+    return float(array.min(where=mask, initial=0.0)), float(array.max(where=mask, initial=0.0))
 
 
 @cache

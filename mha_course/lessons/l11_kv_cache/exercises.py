@@ -118,7 +118,6 @@ def _last_tokens(pages: Tensor, table: Tensor, length: int) -> Tensor:
 
 
 def _pages_before_heads(pages: Tensor, table: Tensor, length: int) -> Tensor:
-    """Join pages and tokens without a transpose."""
     used = pages[table[: math.ceil(length / pages.size(2))]]
     return used.reshape(pages.size(1), -1, pages.size(3))[:, :length]
 

@@ -161,7 +161,6 @@ def _zero_kept_but_put_back(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
-    """Put the loop over the blocks together."""
     s = Steps(**OWN_STEPS | CONTEXT_STEPS | vars(steps))
 
     def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:

@@ -170,7 +170,6 @@ def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
 
 
 def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
-    """Bring a tensor to a model's device."""
     devices = (parameter.device for parameter in model.parameters())
     return tensor.to(next(devices, tensor.device))
 

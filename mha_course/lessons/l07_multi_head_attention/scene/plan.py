@@ -315,7 +315,6 @@ def curve(points: Sequence[Point]) -> Path:
 
 
 def _svg(path: Path) -> str:
-    """Write a path as SVG does."""
     segments = []
     for numbers, code in path.iter_segments(simplify=False):
         segments.append(LETTERS[code])
