@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mha_course.errors import ShapeError, require
+from mha_course.errors import ShapeError
 from mha_course.torch_internals import has_shape
 from mha_course.tracing.rules.call import tensors_in
 
@@ -105,12 +105,13 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
-    usable = isinstance(axes, (str, Mapping, Sequence))
-    rule = "axes must be patterns"
-    require(usable, "trace", rule, expected='"B S C", or several', got=repr(axes))
+    if not isinstance(axes, (str, Mapping, Sequence)):
+        rule = "axes must be patterns"
+        raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
-        rule = "axes needs a tensor argument"
-        require(bool(tensors), "trace", rule, expected="a tensor", got="none", fix="axes=None")
+        if not tensors:
+            rule = "axes needs a tensor argument"
+            raise ShapeError("trace", rule, expected="a tensor", got="none", fix="axes=None")
         first = next(iter(tensors.values()))
         return {name: axes for name, x in tensors.items() if x.shape == first.shape}
     names = " ".join(tensors)
@@ -121,9 +122,10 @@ def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) ->
             expected = names or "no names: there is no tensor"
             raise ShapeError("trace", rule, expected=expected, got=" ".join(axes))
         return axes
-    rule = "axes has more patterns than tensors"
-    expected = f"at most {len(tensors)} patterns, for {names}"
-    require(len(axes) <= len(tensors), "trace", rule, expected=expected, got=f"{len(axes)}")
+    if len(axes) > len(tensors):
+        rule = "axes has more patterns than tensors"
+        expected = f"at most {len(tensors)} patterns, for {names}"
+        raise ShapeError("trace", rule, expected=expected, got=f"{len(axes)}")
     return dict(zip(tensors, axes, strict=False))
 
 
@@ -221,8 +223,9 @@ def positive(name: str, size: Any) -> int:
     """Return a size that the caller gave as an int, or refuse it."""
     if hasattr(size, "__index__") and not isinstance(size, bool):
         size = operator.index(size)
-    rule = f"sizes[{name!r}] must be a positive int"
-    require(_is_count(size), "trace", rule, expected=f"{name} >= 1", got=repr(size))
+    if not _is_count(size):
+        rule = f"sizes[{name!r}] must be a positive int"
+        raise ShapeError("trace", rule, expected=f"{name} >= 1", got=repr(size))
     return size
 
 
