@@ -20,11 +20,11 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words
     """
     heads = hints.get("H", 0)
     width = hints.get("C", heads * hints.get("D", 0))
-    parts = [part for module in modules for part in module.modules()]
-    inputs = {part.in_features for part in parts if isinstance(part, nn.Linear)}
-    channels = {part.in_channels for part in parts if isinstance(part, nn.Conv2d)}
-    embeds = any(isinstance(part, nn.Embedding) for part in parts)
-    first = any(getattr(part, "batch_first", None) is False for part in parts)
+    layers = [layer for module in modules for layer in module.modules()]
+    inputs = {layer.in_features for layer in layers if isinstance(layer, nn.Linear)}
+    channels = {layer.in_channels for layer in layers if isinstance(layer, nn.Conv2d)}
+    embeds = any(isinstance(layer, nn.Embedding) for layer in layers)
+    first = any(getattr(layer, "batch_first", None) is False for layer in layers)
     rows: Words = {}
     for name, x in tensors.items():
         last = x.shape[-1] if x.dim() else 0
@@ -38,17 +38,17 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words
             rows[name] = ("S", "B", "C") if first else ("B", "S", "C")
     with_tokens = [name for name, words in rows.items() if "S" in words]
     if len({tensors[name].shape[rows[name].index("S")] for name in with_tokens}) > 1:
-        own = with_tokens[0]  # queries of their own come first
-        rows[own] = tuple("T" if word == "S" else word for word in rows[own])
+        queries = with_tokens[0]  # queries of their own come first
+        rows[queries] = tuple("T" if word == "S" else word for word in rows[queries])
     sizes = dict(patterns.words_and_sizes(rows, tensors))
     if len(set(patterns.words_and_sizes(rows, tensors))) > len(sizes):  # a name has one size
         return {}
-    known = {"H": heads, "T": sizes.get("S", 0), "1": 1} | sizes
+    size_of = {"H": heads, "T": sizes.get("S", 0), "1": 1} | sizes
     for name, x in tensors.items():
         shape = tuple(x.shape)
-        like = [row for row in map(str.split, MASKS) if tuple(map(known.get, row)) == shape]
-        if name not in rows and len(like) == 1 and ("mask" in name or "bias" in name):
-            rows[name] = tuple(like[0])
+        fitting = [row for row in map(str.split, MASKS) if tuple(map(size_of.get, row)) == shape]
+        if name not in rows and len(fitting) == 1 and ("mask" in name or "bias" in name):
+            rows[name] = tuple(fitting[0])
     return rows
 
 

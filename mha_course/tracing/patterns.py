@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mha_course.errors import ShapeError, require
+from mha_course.errors import ShapeError
 from mha_course.torch_internals import has_shape
 from mha_course.tracing.rules.call import tensors_in
 
@@ -88,9 +88,9 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     """Return the pattern of each argument that has one."""
     if axes is None:
         return {}
-    given = _by_name(axes, tensors)
-    every = " ".join(text for text in given.values() if isinstance(text, str))
-    texts = {name: text or "" for name, text in given.items() if text or isinstance(axes, str)}
+    by_name = _by_name(axes, tensors)
+    every = " ".join(text for text in by_name.values() if isinstance(text, str))
+    texts = {name: text or "" for name, text in by_name.items() if text or isinstance(axes, str)}
     chosen = {name: _words(text, every) for name, text in texts.items()}
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
@@ -105,12 +105,13 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
-    usable = isinstance(axes, (str, Mapping, Sequence))
-    rule = "axes must be patterns"
-    require(usable, "trace", rule, expected='"B S C", or several', got=repr(axes))
+    if not isinstance(axes, (str, Mapping, Sequence)):
+        rule = "axes must be patterns"
+        raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
-        rule = "axes needs a tensor argument"
-        require(bool(tensors), "trace", rule, expected="a tensor", got="none", fix="axes=None")
+        if not tensors:
+            rule = "axes needs a tensor argument"
+            raise ShapeError("trace", rule, expected="a tensor", got="none", fix="axes=None")
         first = next(iter(tensors.values()))
         return {name: axes for name, x in tensors.items() if x.shape == first.shape}
     names = " ".join(tensors)
@@ -121,9 +122,10 @@ def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) ->
             expected = names or "no names: there is no tensor"
             raise ShapeError("trace", rule, expected=expected, got=" ".join(axes))
         return axes
-    rule = "axes has more patterns than tensors"
-    expected = f"at most {len(tensors)} patterns, for {names}"
-    require(len(axes) <= len(tensors), "trace", rule, expected=expected, got=f"{len(axes)}")
+    if len(axes) > len(tensors):
+        rule = "axes has more patterns than tensors"
+        expected = f"at most {len(tensors)} patterns, for {names}"
+        raise ShapeError("trace", rule, expected=expected, got=f"{len(axes)}")
     return dict(zip(tensors, axes, strict=False))
 
 
@@ -141,15 +143,15 @@ def _written(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").strip("() ").split())
 
 
-def _read(part: str, words: Sequence[str], torchs: bool) -> str:
-    read = LETTERS.get(part, part)
+def _read(letter: str, words: Sequence[str], torchs: bool) -> str:
+    name = LETTERS.get(letter, letter)
     if {"H", "W"} <= {word.upper() for word in words}:
-        return IMAGE.get(part.upper(), read)
+        return IMAGE.get(letter.upper(), name)
     if torchs:
-        return TORCH.get(part.upper(), read)
-    if part == "d":  # Beside heads, d is the width of one.
+        return TORCH.get(letter.upper(), name)
+    if letter == "d":  # Beside heads, d is the width of one.
         return "D" if {"h", "H", "heads"} & set(words) else "C"
-    return read
+    return name
 
 
 def channels(patterns: Words, tensors: Tensors, known: Sizes) -> None:
@@ -197,7 +199,7 @@ def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
     pairs = words_and_sizes(patterns, tensors)
-    written = [part for word, _ in pairs for part in word.split("*")]
+    written = [letter for word, _ in pairs for letter in word.split("*")]
     solved = {name: size for name, size in hints.items() if name not in written}
     solved |= sizes
     for _ in range(3):  # sizes found in one pattern help to read the next
@@ -208,7 +210,7 @@ def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict
         elif not _heads(solved):
             got = f"C={solved['C']}, H={solved['H']}"
             raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
-    missing = [part for part in written if part[0].isalpha() and part not in solved]
+    missing = [letter for letter in written if letter[0].isalpha() and letter not in solved]
     if missing:
         rule = f"the size of {missing[0]} cannot be read off"
         expected = f"{missing[0]} alone or in sizes"
@@ -221,24 +223,25 @@ def positive(name: str, size: Any) -> int:
     """Return a size that the caller gave as an int, or refuse it."""
     if hasattr(size, "__index__") and not isinstance(size, bool):
         size = operator.index(size)
-    rule = f"sizes[{name!r}] must be a positive int"
-    require(_is_count(size), "trace", rule, expected=f"{name} >= 1", got=repr(size))
+    if not _is_count(size):
+        rule = f"sizes[{name!r}] must be a positive int"
+        raise ShapeError("trace", rule, expected=f"{name} >= 1", got=repr(size))
     return size
 
 
 def _bind(word: str, size: int, solved: dict[str, int]) -> None:
     if word == "?":
         return
-    parts = word.split("*")
-    free = [part for part in parts if not part.isdigit() and part not in solved]
-    known = 1
-    for part in parts:
-        known *= int(part) if part.isdigit() else solved.get(part, 1)
-    if len(free) == 1 and known and size % known == 0:
-        solved[free[0]] = size // known
-    elif not free and known != size and not (len(parts) == 1 and size == 1):
+    letters = word.split("*")
+    free = [letter for letter in letters if not letter.isdigit() and letter not in solved]
+    product = 1
+    for letter in letters:
+        product *= int(letter) if letter.isdigit() else solved.get(letter, 1)
+    if len(free) == 1 and product and size % product == 0:
+        solved[free[0]] = size // product
+    elif not free and product != size and not (len(letters) == 1 and size == 1):
         rule = f"the sizes of {word} do not agree"
-        raise ShapeError("trace", rule, expected=f"{word}={known}", got=str(size))
+        raise ShapeError("trace", rule, expected=f"{word}={product}", got=str(size))
 
 
 def _heads(solved: dict[str, int]) -> bool:
@@ -278,11 +281,11 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
 
 def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, int]:
     """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
-    modules = [part for module in modules for part in module.modules()]
-    parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
-    configs, *nested = _configs([*parts, bound])
-    parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
-    places: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]
+    modules = [inner for module in modules for inner in module.modules()]
+    attributes: list[Mapping[str, Any]] = [vars(inner) for inner in modules]
+    configs, *nested = _configs([*attributes, bound])
+    attributes += [{"hidden_size": config.get("dim"), **config} for config in configs]
+    places: list[Sequence[Mapping[str, Any]]] = [[bound], attributes, *nested]
     levels = [_counts(level) for level in places]
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:

@@ -200,8 +200,8 @@ class Recorder(TorchFunctionMode):
         if op == "deepcopy":  # its memo holds the copy
             arguments = args[:1]
         by_id = {id(x): x for x in tensors_in(arguments) if internals.has_shape(x)}
-        read = list(by_id.values())
-        values = list(map(self.info, read))
+        tensors = list(by_id.values())
+        values = list(map(self.info, tensors))
         call = OpCall(
             op=op,
             func=func,
@@ -211,7 +211,7 @@ class Recorder(TorchFunctionMode):
             names=self.names,
             info=self.info,
             index=len(self.steps),
-            tensors=read,
+            tensors=tensors,
             pending=self.pending,
             warnings=self.warnings,
             results=[TensorInfo([]) for _ in outs],
@@ -219,7 +219,7 @@ class Recorder(TorchFunctionMode):
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
-        pairs = zip(values, read, strict=True)
+        pairs = zip(values, tensors, strict=True)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in pairs])
         line = self.running.line(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
@@ -229,7 +229,8 @@ class Recorder(TorchFunctionMode):
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, line)
         own_call = self.running.outermost in ("", op, "_wrapped_call_impl")
-        if self.running.discards and own_call and read and not before.keys() & set(map(id, outs)):
+        is_new = before.keys().isdisjoint(map(id, outs))
+        if self.running.discards and own_call and tensors and is_new:
             self.discarded[call.index] = list(map(weakref.ref, outs))
 
     def ask_about_discarded(self) -> None:

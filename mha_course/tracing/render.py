@@ -88,23 +88,23 @@ class Trace:
     def _which(self, name: str) -> str:
         """Say that a row has the last of several: layers, or q, k and v."""
         steps = [step for step in self.steps if name in (step.name, step.stage)]
-        alike = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
-        return f"{name} (last of {len(alike)})" if len(alike) > 1 else name
+        same = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
+        return f"{name} (last of {len(same)})" if len(same) > 1 else name
 
     def __str__(self) -> str:
         lines = [self.summary()]
         rows = {step.index: _cells(step) for step in self.steps}
         widths = [min(max(map(len, column)), 40) for column in zip(*rows.values(), strict=True)]
-        for part in self._layout():
-            if isinstance(part, Step):
-                cells = map(str.ljust, rows[part.index], widths)
+        for entry in self._layout():
+            if isinstance(entry, Step):
+                cells = map(str.ljust, rows[entry.index], widths)
                 lines.append(f"  {'  '.join(cells)}".rstrip())
                 continue
-            if part.sign:
-                text, first, later = f"{part.sign} {part.text}", " " * 6, " " * 8
+            if entry.sign:
+                text, first, later = f"{entry.sign} {entry.text}", " " * 6, " " * 8
             else:
-                text, first, later = part.text, "", " " * 6
-            text = f"{text}: {part.code}" if part.code else text
+                text, first, later = entry.text, "", " " * 6
+            text = f"{text}: {entry.code}" if entry.code else text
             lines += textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=later)
         for text in self._closing():
             lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ")
@@ -137,8 +137,8 @@ class Trace:
                 first = begun.get(step.index, step.index)
                 for sign, text in remarks(step):
                     after = f": this may only follow from step {first + 1}"
-                    known = first < step.index
-                    yield Line(f"{text.partition(':')[0]}{after}" if known else text, "", sign)
+                    may_follow = first < step.index
+                    yield Line(f"{text.partition(':')[0]}{after}" if may_follow else text, "", sign)
 
     def _begun(self) -> dict[int, int]:
         """Return for steps behind a warning the first of those, from which they may follow."""
@@ -173,18 +173,19 @@ class Trace:
         """Say in one sentence how many steps there were, and what they did to memory."""
         storage = Counter(step.storage for step in self.steps)
         words = {"view": "view", "copy": "copy", "same": "same object"}
-        made = [f"{storage['new']} new"] if storage["new"] else []
-        made += [count(storage[kind], word) for kind, word in words.items() if storage[kind]]
-        parts = [f"{count(len(self.steps), 'step')}: {', '.join(made)}" if made else "no steps"]
+        storages = [f"{storage['new']} new"] if storage["new"] else []
+        storages += [count(storage[kind], word) for kind, word in words.items() if storage[kind]]
+        steps = count(len(self.steps), "step")
+        clauses = [f"{steps}: {', '.join(storages)}" if storages else "no steps"]
         hidden = sum(step.hidden_copies for step in self.steps)
         flops = sum(step.flops for step in self.steps)
         notable = {
             "hidden copy": hidden, "FLOP": flops, "warning": len(self.warnings),
             "question": len(self.questions),
         }  # fmt: skip
-        parts += [count(number, word) for word, number in notable.items() if number]
-        parts += ["stopped"] if self.failure else []
-        return "; ".join(parts)
+        clauses += [count(number, word) for word, number in notable.items() if number]
+        clauses += ["stopped"] if self.failure else []
+        return "; ".join(clauses)
 
     @property
     def warnings(self) -> tuple[Step, ...]:
@@ -229,17 +230,17 @@ class Trace:
         computes = any(step.flops for step in self.steps)
         heads = HEADS if computes else HEADS[:-1]
         rows = []
-        for part in self._layout():
-            if isinstance(part, Step):
-                number, called, _, *rest = map(escaped, _cells(part)[: len(heads)])
-                rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
+        for entry in self._layout():
+            if isinstance(entry, Step):
+                number, called, _, *rest = map(escaped, _cells(entry)[: len(heads)])
+                rows.append(row((number, called, chips(entry.shape, entry.axes), *rest)))
                 continue
-            text = f'<span style="{QUIET}">{escaped(part.text)}</span>'
-            if part.code:
-                text = f'<span style="{CODE}">{escaped(part.code)}</span> {text}'
-            elif part.sign:
-                text = f"{part.sign} <strong>{escaped(part.text)}</strong>"
-            style = ALERT if part.sign else PLACE
+            text = f'<span style="{QUIET}">{escaped(entry.text)}</span>'
+            if entry.code:
+                text = f'<span style="{CODE}">{escaped(entry.code)}</span> {text}'
+            elif entry.sign:
+                text = f"{entry.sign} <strong>{escaped(entry.text)}</strong>"
+            style = ALERT if entry.sign else PLACE
             wide = f'<td colspan="{len(heads) - 1}" style="{style}">{text}</td>'
             rows.append(f"<tr><td></td>{wide}</tr>")
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
@@ -257,14 +258,14 @@ def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
     stem: tuple[str, ...] = ()
     for layer, group in groupby(steps, key=_layer):
         run = list(group)
-        alike = layer[:-1] == stem if layer else bool(layers)
-        known = before[not layer] if alike else []
-        repeats = known and list(map(_signature, run[: len(known)])) == known
-        if repeats and (not layer or len(run) == len(known) > FEW):
-            hidden += run[: len(known)]
+        may_repeat = layer[:-1] == stem if layer else bool(layers)
+        expected = before[not layer] if may_repeat else []
+        repeats = expected and list(map(_signature, run[: len(expected)])) == expected
+        if repeats and (not layer or len(run) == len(expected) > FEW):
+            hidden += run[: len(expected)]
             if layer:
                 layers.append(".".join(layer))
-            run = run[len(known) :]
+            run = run[len(expected) :]
         if layers and run:
             yield hidden, layers
             hidden, layers = [], []
@@ -284,9 +285,9 @@ def _signature(step: Step) -> Any:
 
 def _layer(step: Step) -> tuple[str, ...]:
     """Return the path up to the first number: of ``blocks.1.attention`` it is blocks and 1."""
-    parts = step.module.split(".")
-    number = next((n for n, part in enumerate(parts) if part.isdigit()), -1)
-    return tuple(parts[: number + 1])
+    words = step.module.split(".")
+    number = next((n for n, word in enumerate(words) if word.isdigit()), -1)
+    return tuple(words[: number + 1])
 
 
 def remarks(step: Step) -> list[tuple[str, str]]:

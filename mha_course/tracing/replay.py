@@ -62,18 +62,18 @@ def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
 
 def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
     """Follow a call that treats each axis by itself along one after another, the others short."""
-    new = len(out_shape) - len(shape)
+    added = len(out_shape) - len(shape)
     axes = [[Dim(0, size)] for size in out_shape]
     for dim, (size, stride) in enumerate(zip(shape, padded_strides(tuple(shape)), strict=True)):
-        if out_shape[new + dim] == size:
-            axes[new + dim] = [Dim(stride, size)]
-        if size < 2 or out_shape[new + dim] in (0, size):
+        if out_shape[added + dim] == size:
+            axes[added + dim] = [Dim(stride, size)]
+        if size < 2 or out_shape[added + dim] in (0, size):
             continue
         short = [1] * len(shape)
         short[dim] = size
         (out,) = rerun(torch.arange(size).view(short))
-        row = dims_of([place * stride for place in _line(out, new + dim)])
-        axes[new + dim] = row or [Dim(REORDERED, out_shape[new + dim])]
+        row = dims_of([place * stride for place in _line(out, added + dim)])
+        axes[added + dim] = row or [Dim(REORDERED, out_shape[added + dim])]
     return Placement(0, axes)
 
 

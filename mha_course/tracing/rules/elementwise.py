@@ -66,8 +66,8 @@ def stored(call: OpCall) -> list[Axes]:
     lists = [k for k in keys if isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k)]
     if not isinstance(source, Tensor) or len(plain) + len(lists) < len(keys) or len(lists) > 1:
         return [axes]
-    kept = [n for n, k in enumerate(keys) if not isinstance(k, int)]
-    written = dict(zip(kept[::-1], call.axes(source)[::-1], strict=False))
+    sliced = [n for n, k in enumerate(keys) if not isinstance(k, int)]
+    written = dict(zip(sliced[::-1], call.axes(source)[::-1], strict=False))
     elements = {(size_of(e.axis), e.position): e.axis for e in call.info(source).elements}
     for n, key in enumerate(keys):
         if isinstance(key, int):

@@ -36,11 +36,11 @@ def reshape(call: OpCall) -> list[Axes]:
         start = call.arg(1, "dim", "start_dim", default=0) % len(before)
         end = start if call.op == "unflatten" else call.arg(2, "end_dim", default=-1)
         stop = end % len(before) + 1
-    like: Axes = []
+    hints: Axes = []
     if call.op in ("view", "reshape") and isinstance(call.arg(1, "size", "shape"), int | Sequence):
-        like = list(map(factors.axis_of, call.ints(1, "size", "shape")))
+        hints = list(map(factors.axis_of, call.ints(1, "size", "shape")))
     new_shape = shape[start : len(shape) - len(before) + stop]
-    new_axes, cuts = regroup(call.names, before[start:stop], new_shape, like)
+    new_axes, cuts = regroup(call.names, before[start:stop], new_shape, hints)
     if call.op == "flatten":  # what a Linear made keeps its free order
         new_axes = [call.names.merge_parts(tuple(chain(*before[start:stop])))]
     after = [*before[:start], *new_axes, *before[stop:]]
@@ -63,10 +63,10 @@ def _warn_of(call: OpCall, cuts: list[Cut], rank: int) -> None:
             call.warn(remark)
 
 
-def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -> Fit:
+def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row = ()) -> Fit:
     """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
 
-    Args: like has the axes that the new sizes were read from, as far as they are known.
+    Args: hints has the axes that the new sizes were read from, as far as they are known.
     """
     if 0 in shape:
         return [unknown(size) for size in shape], []
@@ -75,12 +75,12 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
         names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
-    fits = [_fit(names, choice, shape, like) for choice in product(*readings)]
+    fits = [_fit(names, choice, shape, hints) for choice in product(*readings)]
     # The fewest cuts, then the fewest axes without a name.
     return min(fits, key=lambda fit: (len(fit[1]), list(map(names.label, fit[0])).count("?")))
 
 
-def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
+def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row) -> Fit:
     """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
     flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
@@ -100,7 +100,7 @@ def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
             cuts.append(cut)
     following = iter(groups)
     out = [next(following) if size > 1 else None for size in shape]
-    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
+    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, hints)
     return list(map(names.merge_parts, placed)), cuts
 
 
@@ -128,12 +128,12 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     return [(factors.unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
 
 
-def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
+def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], hints: Row) -> Axes:
     """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
     axes: Axes = [axis or () for axis in out]
-    for slot, axis in enumerate(like):  # an axis whose size was written is there
+    for slot, axis in enumerate(hints):  # an axis whose size was written is there
         root = names.root(names.label(axis))
         of_axis = [pair for pair in ones if names.root(pair[1].name) == root]
         if slot in free and of_axis and axis:
@@ -156,14 +156,14 @@ def _before_width(flat: Axis, position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: Axes, old: Row, flat: Axis, position: int, factor: Factor) -> None:
+def _attach(axes: Axes, old_axes: Row, flat: Axis, position: int, factor: Factor) -> None:
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
     joins_right = False
     if factor.name == "H" and _before_width(flat, position):
         batch_is_left = before is not None and before.name == "B" and (before,) in axes
-        joins_right = not batch_is_left or (before, factor) in old
+        joins_right = not batch_is_left or (before, factor) in old_axes
     elif factor.name == "B" and after is not None and after.name == "H":
         joins_right = (after,) in axes
     for number, axis in enumerate(axes):
@@ -188,9 +188,9 @@ def expand(call: OpCall) -> list[Axes]:
     names = call.names
     other = call.arg(1, "other")
     sized = not isinstance(other, Tensor)
-    like = list(map(factors.axis_of, call.ints(1, "size"))) if sized else call.axes(other)
+    hints = list(map(factors.axis_of, call.ints(1, "size"))) if sized else call.axes(other)
     (axes,) = view(call)
-    for n, (axis, asked) in enumerate(zip(axes, like, strict=True)):
+    for n, (axis, asked) in enumerate(zip(axes, hints, strict=True)):
         if not axis or axis[0].origin is not Origin.COPIES:
             continue
         kv_heads = axes[n - 1] if n else ()
@@ -241,9 +241,9 @@ def is_bool(key: Any) -> bool:
 def keys_of(key: Any, rank: int) -> list[Any]:
     """Return an index with all of its slices, also those that Ellipsis stands for."""
     keys = list(key) if isinstance(key, tuple) else [key]
-    read = [k.dim() if is_bool(k) else 1 for k in keys if k is not None and k is not Ellipsis]
+    ranks = [k.dim() if is_bool(k) else 1 for k in keys if k is not None and k is not Ellipsis]
     at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
-    keys[at : at + 1] = [slice(None)] * (rank - sum(read))
+    keys[at : at + 1] = [slice(None)] * (rank - sum(ranks))
     return keys
 
 
@@ -319,24 +319,26 @@ def _named(
 
 def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
-    seen = set(chain(*moved.axes))
+    present = set(chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).from_linear
-    named: dict[Dim, Axis] = {}
+    axis_of: dict[Dim, Axis] = {}
     elements: list[Element] = []
     sizes = list(map(size_of, axes))
     for stride, size, axis in zip(replay.padded_strides(tuple(sizes)), sizes, axes, strict=True):
-        if (stride, size) in seen:
-            named[Dim(stride, size)] = axis
+        if (stride, size) in present:
+            axis_of[Dim(stride, size)] = axis
             continue
-        dims = sorted((d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True)
+        dims = sorted(
+            (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
+        )
         start = moved.first // stride % (2 * size or 1)
         if dims and dims[0].size == 1:
             names.index_half(axis)
         if len(dims) > 1:
-            named |= zip(dims, _windows(names, axis, stride, dims), strict=True)
+            axis_of |= zip(dims, _windows(names, axis, stride, dims), strict=True)
         elif dims:
             (dim,) = dims
-            piece = named[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
+            piece = axis_of[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
                 elements.append(Element(outer, names.label(outer), start // dim.size))
@@ -346,17 +348,17 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
             label = names.label(axis)
             names.index_half(axis)
             elements.append(Element(axis, label, start))
-    rows = [[_axis_of_dim(dim, named) for dim in row] for row in reversed(moved.axes)]
+    rows = [[_axis_of_dim(dim, axis_of) for dim in row] for row in reversed(moved.axes)]
     out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
     return out[::-1], tuple(elements)
 
 
-def _axis_of_dim(dim: Dim, named: dict[Dim, Axis]) -> Axis:
+def _axis_of_dim(dim: Dim, axis_of: dict[Dim, Axis]) -> Axis:
     """Name one dim; of two of size 1 at the same place, the first is new."""
     if dim.size == 1:
-        return named.pop(dim, ())
+        return axis_of.pop(dim, ())
     origin = Origin.UNKNOWN if dim.stride else Origin.COPIES
-    return named.get(dim) or (factors.unique(dim.size, origin),)
+    return axis_of.get(dim) or (factors.unique(dim.size, origin),)
 
 
 def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
@@ -376,10 +378,10 @@ def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes
     disjoint = window.stride == stride and count.stride == window.size * stride
     if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
         return [unknown(dim.size) for dim in dims]
-    parts = names.parts(axis[0], (count.size, window.size))
+    named = names.parts(axis[0], (count.size, window.size))
     if names.is_token(axis):
-        names.tokens.update(factor.name for factor in parts[0])
-    return parts
+        names.tokens.update(factor.name for factor in named[0])
+    return named
 
 
 def complex_pairs(call: OpCall) -> list[Axes]:
