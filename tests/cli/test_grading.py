@@ -197,7 +197,7 @@ FAILING = {
     "loops": (["def softmax(s):\n    while True:\n        try:\n            while True: pass\n"
                "        except: pass"], "error", "", "after 1 seconds of computing"),
     "loops in C": (["def softmax(s): return sum(iter(int, 1))"], "error", "", "after 1 seconds"),
-    "sleeps": (["import time\ndef softmax(s): time.sleep(99)"], "error", "", "after 8 seconds, because"),
+    "sleeps": (["import time\ndef softmax(s): time.sleep(99)"], "error", "", "after 8 seconds"),
     "takes 50 GB": (["def softmax(s): return torch.ones(50 << 30)"], "error", "",
                     "allocate memory"),
     "fills the disk": (["def softmax(s):\n    for n in range(9):\n        open(f'/tmp/{n}', 'wb')"

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import browsing
 import pytest
@@ -12,8 +11,7 @@ from players import go, now
 from mha_course.tracing import trace
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.trace import Trace
-from mha_course.widgets import LayoutPlayer, ShapeTracer, base
-from mha_course.widgets.base import esm
+from mha_course.widgets import LayoutPlayer, ShapeTracer
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
@@ -152,7 +150,6 @@ def test_two_views_of_one_model_agree_and_leave_nothing_behind(page, last):
     ]
     page.keyboard.press("Home")
     assert now(page) == last
-
 
 
 def again_and_again(x):
