@@ -51,7 +51,7 @@ class Parts:
     def add(self, name: str, value: Any, regions: dict[str, str]) -> None:
         """Add what binds a name to a value, and first what that needs in turn.
 
-        Args: kept has the regions of the file; a name that they bind to the same text is theirs.
+        Args: regions are those of the file; a name that they bind to the same text is theirs.
         """
         if name in self.texts:
             return

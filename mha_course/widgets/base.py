@@ -79,7 +79,7 @@ def style(sheet: Path) -> str:
 def standalone(widget: Any, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return what draws a widget without a kernel: name, script, style, and state with base64.
 
-    Args: given is what ``without_kernel`` of the widget returned.
+    Args: overrides are what ``without_kernel`` of the widget returned.
     """
     traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
     state = json.dumps({**traits, **overrides}, default=_encoded)

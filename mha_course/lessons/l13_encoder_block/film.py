@@ -33,8 +33,9 @@ WINDOW = 25  # steps over which losses are averaged
 class TrainingFilm(Player):
     """Show heads, a sentence with arcs, and the loss: live while a model trains, then a player.
 
-    Args: model is still untrained, and its heads are the first snapshot; it will be trained so many
-        steps, and look is called ``every`` so many; layer is whose heads are shown.
+    Args: model is still untrained, and its heads are the first snapshot; steps is how many it will
+        be trained for, every how many lie between two calls of look; layer is the one whose heads
+        are shown.
     """
 
     _esm = esm("film.js", folder=HERE)

@@ -48,7 +48,7 @@ def bars(
     note: str = "",
     **extra: Any,
 ) -> Panel:
-    """Describe a bar for each name, from low to high; more is for a lesson's own bars."""
+    """Describe a bar for each name, from low to high; extra is for a lesson's own bars."""
     ends = {"low": low, "high": high}
     numbers = {"values": plain(values), "highlighted": list(highlighted), **ends}
     return _panel("bars", title, note, names=list(names), **numbers, **extra)
@@ -71,7 +71,7 @@ def matrix(
     Args:
         scale: by default the one that the numbers have, with weights from 0 to 1.
         size: big or small. Only a big one has names.
-        more: ``paint``, the control that its cells are; ``on`` and ``off``, the words for 1 and 0;
+        extra: ``paint``, the control that its cells are; ``on`` and ``off``, the words for 1 and 0;
             ``color``, which marks its title; ``group``, the title above all small ones;
             ``margin``, pixels to keep free at the right and below. The rest is for a lesson's own.
     """
@@ -133,7 +133,7 @@ def arrows(
 
     Args: hull: of how many tips, the first ones, the hull is shaded, in their order. dots: dicts of
         name, at, color and tie, the place of the arrow that it belongs to, or None. paths: lists of
-        points, joined by dashed lines. more: ``size``, small for a circle in the place of the
+        points, joined by dashed lines. extra: ``size``, small for a circle in the place of the
         plane; ``group``, the title above all small ones.
     """
     drag = "arrows" if any(arrow["control"] for arrow in drawn) else ""
