@@ -107,7 +107,13 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
 
 
 def split_fused_qkv(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v (B, H, S, D), cut from (B, S, 3C); the last axis is ordered (3, H, D)."""
+    """Return q, k and v (B, H, S, D), cut from (B, S, 3C); the last axis is ordered (3, H, D).
+
+    Raises: ShapeError.
+    """
+    errors.require_tokens("split_fused_qkv", "qkv", qkv, "B S 3C")
+    errors.require_int("split_fused_qkv", "num_heads", num_heads)
+    errors.require_multiple("split_fused_qkv", "3C", qkv.size(2), "3H", 3 * num_heads)
     unfolded = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)
     q, k, v = unfolded.permute(2, 0, 3, 1, 4)  # (B, H, S, D)
     return q, k, v
@@ -119,7 +125,11 @@ def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
     Shape:
         context (B, H, T, D)
         w_o (C, C), stored as nn.Linear does
+    Raises: ShapeError.
     """
+    errors.require_tokens("head_contributions", "context", context, "B H T D")
+    width = context.size(1) * context.size(3)
+    errors.require_shape("head_contributions", "w_o", w_o, {"C": None, "H*D": width})
     columns = w_o.unflatten(1, (context.size(1), -1)).permute(1, 2, 0)  # (H, D, C)
     return context @ columns  # (B, H, T, C)
 

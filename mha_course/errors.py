@@ -101,6 +101,10 @@ def require_tensor(place: str, name: str, value: object) -> None:
         got = type(value).__name__
         rule = f"{name} must be a tensor"
         raise ShapeError(place, rule, expected="a torch.Tensor", got=got, fix=fix)
+    if getattr(value, "is_nested", False):
+        rule, expected = f"{name} must have one size on each axis", "a padded tensor and a mask"
+        fix = f"{name}.to_padded_tensor(0.0)"
+        raise ShapeError(place, rule, expected=expected, got="a nested tensor", fix=fix)
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
@@ -140,6 +144,7 @@ def require_shape(
     place: str, name: str, tensor: Tensor, axes: Mapping[str, int | None], fix: str | None = None
 ) -> None:
     """Raise unless the tensor has these axes; a size of None is free."""
+    require_tensor(place, name, tensor)
     shape = tuple(tensor.shape)
     if len(shape) != len(axes):
         rule = f"{name} must have {len(axes)} axes"

@@ -20,6 +20,7 @@ from mha_course.errors import (
     require_heads,
     require_int,
     require_shape,
+    require_tensor,
     require_tokens,
 )
 
@@ -104,6 +105,7 @@ def to_interleaved(x: Tensor) -> Tensor:
     >>> to_interleaved(torch.arange(6.0)).int().tolist()
     [0, 3, 1, 4, 2, 5]
     """
+    require_tensor("to_interleaved", "x", x)
     _require_even("to_interleaved", "D", x.size(-1) if x.dim() else 0)
     return x.unflatten(-1, (2, -1)).transpose(-2, -1).flatten(-2)
 
@@ -117,6 +119,7 @@ def to_half_split(x: Tensor) -> Tensor:
     >>> to_half_split(torch.arange(6.0)).int().tolist()
     [0, 2, 4, 1, 3, 5]
     """
+    require_tensor("to_half_split", "x", x)
     _require_even("to_half_split", "D", x.size(-1) if x.dim() else 0)
     return x.unflatten(-1, (-1, 2)).transpose(-2, -1).flatten(-2)
 

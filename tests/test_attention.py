@@ -408,6 +408,13 @@ ERRORS = {
     "masked_softmax: mask must be a tensor. expected a torch.Tensor, got list, fix: "
     "torch.as_tensor(mask)":
         lambda: masked_softmax(torch.zeros(T, S), [[True] * S] * T),
+    "split_fused_qkv: 3C must be a multiple of 3H. expected 3C % 3H == 0, got 3C=24, 3H=9, fix: "
+    "3C=18 or 27": lambda: split_fused_qkv(torch.ones(2, 5, 24), 3),
+    "head_contributions: w_o has the wrong H*D. expected (C, H*D=24), got (C=24, H*D=20)":
+        lambda: head_contributions(torch.ones(B, 4, T, 6), torch.ones(24, 20)),
+    "merge_heads: x must have one size on each axis. expected a padded tensor and a mask, got a "
+    "nested tensor, fix: x.to_padded_tensor(0.0)":
+        lambda: merge_heads(torch.nested.nested_tensor([torch.ones(2, 3)], layout=torch.jagged)),
 }  # fmt: skip
 
 

@@ -157,6 +157,9 @@ ERRORS = {
     "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
     "D=1, fix: D=2":
         lambda: positions.to_half_split(torch.ones(1)),
+    "to_interleaved: x must be a tensor. expected a torch.Tensor, got list, fix: "
+    "torch.as_tensor(x)":
+        lambda: positions.to_interleaved([1.0, 2.0]),
     "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
     "D=0":
         lambda: positions.to_interleaved(torch.tensor(1.0)),
