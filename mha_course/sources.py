@@ -37,9 +37,9 @@ def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) ->
 
 
 def plain_body(function: Callable[..., Any]) -> str:
-    """Return what comes below a function's signature and docstring, from the left margin."""
+    """Return a function's body without its docstring and checks, from the left margin."""
     first = _parsed(function).body[0].body[0]  # type: ignore[attr-defined]
-    lines = plain_source(function, checks=True).splitlines()
+    lines = plain_source(function).splitlines()
     return textwrap.dedent("\n".join(lines[first.lineno - 1 :]))
 
 

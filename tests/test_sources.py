@@ -109,5 +109,5 @@ def test_the_first_paragraph_and_the_checks_stay_where_they_are_wanted():
 
 
 def test_a_body_begins_below_the_signature():
-    assert plain_body(several_lines).startswith("# a comment that stays\n_require_both(\n    x,")
+    assert plain_body(several_lines).startswith("# a comment that stays\nif x:\n")
     assert plain_body(several_lines).endswith("\nreturn required + y")
