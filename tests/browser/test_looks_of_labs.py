@@ -69,7 +69,6 @@ def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
     page.wait_for_timeout(300)
     after = root.evaluate("one => one.offsetHeight")
-    print(lesson, height, after)
     assert height <= after <= HIGHEST
     lab.set(**{name: lab._controls[name].start for name in moved})
     page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
