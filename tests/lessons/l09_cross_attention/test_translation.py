@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.experiments import precomputed
 from mha_course.lessons.l09_cross_attention import toy_language, translation
 
 DRAWN = toy_language.pairs(400, "test", seed=7)
@@ -111,15 +110,6 @@ def test_a_report_says_what_is_right_and_what_articles_get(model):
     assert report["heads"] == translation.alignment_accuracy(heads, DRAWN[:30]).tolist()
     assert report["mean"] != report["heads"][0]
     assert report["words"] == pytest.approx(sum(right) / len(right))
-
-
-@pytest.mark.weekly
-def test_the_seed_that_is_shown_ships_as_it_comes_out():
-    """Training differs a little from one processor to the next."""
-    shipped = precomputed.load().translation
-    fresh = translation.alignment(11)
-    assert fresh["words"] == shipped[11]["words"] == 1
-    assert fresh["mean"] == pytest.approx(shipped[11]["mean"], abs=0.05)
 
 
 ERRORS = {
