@@ -387,9 +387,6 @@ ERRORS = {
     "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), "
     "a batch of one":
         lambda: merge_heads(torch.ones(B, T, C)),
-    "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-    "fix: mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)":
-        lambda: attention(*torch.ones(3, B, H, T, D), torch.ones(T, T)),
     "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)":
         lambda: attention(torch.ones(B, H, T, D), *torch.ones(2, B, H, S, 5)),
     "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5":

@@ -69,7 +69,6 @@ def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
     page.wait_for_timeout(300)
     after = root.evaluate("one => one.offsetHeight")
-    print(lesson, height, after)
     assert height <= after <= HIGHEST
     lab.set(**{name: lab._controls[name].start for name in moved})
     page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
@@ -106,10 +105,7 @@ def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
     assert page.locator(".panel").count() == 3
     tops = {box["y"] for box in (panel.bounding_box() for panel in page.locator(".panel").all())}
     assert len(tops) == 1
-    alpha = page.locator("canvas").evaluate(
-        "one => [...one.getContext('2d').getImageData(0, 0, 15, 15).data]"
-    )
-    shown = np.array(alpha).reshape(15, 15, 4)[..., 3] > 0
+    shown = browsing.pixels(page.locator("canvas"))[..., 3] > 0
     held = np.zeros((15, 15), bool)
     held[5:10, 5:10] = True
     assert (shown == held).all()
@@ -198,11 +194,8 @@ def test_zero_is_the_neutral_of_a_light_and_of_a_dark_page(widget_page):
 
     def colours():
         page.wait_for_timeout(100)
-        data = page.locator("canvas").evaluate(
-            "one => [...one.getContext('2d').getImageData(0, 0, 3, 3).data]"
-        )
-        pixels = np.array(data).reshape(9, 4)[:, :3]
-        return pixels[2], pixels[1], pixels[0]  # -1, 0 and 1
+        first = browsing.pixels(page.locator("canvas"))[0, :, :3]
+        return first[2], first[1], first[0]  # -1, 0 and 1
 
     for ramp, change in ((SIGNED, "0"), (SIGNED_ON_DARK, DARK)):
         page.evaluate(change)

@@ -132,43 +132,6 @@ def can_be_opened_again(page, lab):
         assert page.locator(walking.WIDGETS).count() == 0
 
 
-# A control without a name or a mark of the focus, whose kernel stumbles, and which leaves no
-# picture behind.
-ROUGH = """
-import sys
-import ipywidgets as W
-slider = W.IntSlider()
-slider.observe(lambda change: 1 / 0, "value")
-box = W.VBox([slider])
-box.add_class("mha-lab")
-box
-"""
-
-
-def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
-    page = lab_page([ROUGH, "print('careful', file=sys.stderr)", "1 / 0"], run=False, height=800)
-    page.evaluate(walking.LISTEN)
-    page.evaluate(walking.RUN)
-    walking.settle(page)
-    wrong = walking.wrong_outputs(walking.contents(page))
-    assert wrong == [
-        "cell 1 writes to stderr: careful\n",
-        "cell 2: ZeroDivisionError: division by zero",
-    ]
-    widget = page.query_selector(walking.WIDGETS)
-    assert len(walking.tab_through(page, widget)) == 1
-    assert "" in walking.names(page, widget).values()
-    before = page.evaluate("complaints.length")
-    (control,) = walking.controls(widget)
-    assert walking.move(page, control) == ""
-    assert "ZeroDivisionError" in page.evaluate("complaints")[before]
-    control.evaluate("(node) => { node.replaceWith(node.cloneNode(true)) }")
-    # a copy without what answers
-    assert "noUi-handle" in walking.move(page, walking.controls(widget)[0])
-    with pytest.raises(AssertionError, match="cell 0 has no picture"):
-        can_be_opened_again(page, lab)
-
-
 def test_a_progress_bar_does_not_come_back_as_an_error(lab_page, lab):
     page = lab_page(
         ["from tqdm.auto import tqdm\nfor _ in tqdm(range(3), desc='train'): pass", "1 + 1"]

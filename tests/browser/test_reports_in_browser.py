@@ -4,6 +4,7 @@ import nbformat
 import pytest
 import torch
 
+from mha_course.cli import authoring
 from mha_course.exercises import check, predict
 
 
@@ -26,11 +27,7 @@ def untrusted(tmp_path):
                 nbformat.v4.new_output("display_data", {"text/html": one._repr_html_()})
             ]
         made = nbformat.v4.new_notebook(cells=cells)
-        made.metadata.kernelspec = {
-            "name": "python3",
-            "display_name": "Python 3",
-            "language": "python",
-        }
+        made.metadata.kernelspec = authoring.KERNEL
         nbformat.write(made, tmp_path / "untrusted.ipynb")
         return tmp_path / "untrusted.ipynb"
 

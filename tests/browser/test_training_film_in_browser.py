@@ -84,8 +84,7 @@ def test_maps_names_arcs_and_sentence_are_those_of_the_snapshot(show, film):
         name = f"head {head}: it → cat {weights[head, IT, CAT]:.2f}"
         assert button.get_attribute("aria-label") == name
         assert button.get_attribute("aria-pressed") == str(head == 2).lower()
-        pixels = """(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 15, 15).data]"""
-        seen = np.array(button.locator("canvas").evaluate(pixels)).reshape(15, 15, 4)
+        seen = browsing.pixels(button.locator("canvas"))
         brightest = seen[..., :3].sum(-1).argmax(1)  # cividis grows brighter
         assert (weights[head][range(15), brightest] == weights[head].max(1)).all()
         assert button.locator(".query").inner_text() == "it"

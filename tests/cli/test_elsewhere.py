@@ -109,9 +109,6 @@ def test_binder_has_the_same_pins_and_torch_for_the_cpu():
         assert f"\n{name}==" in text
     assert "--extra-index-url https://download.pytorch.org/whl/cpu" in text
     assert re.fullmatch(r"python-3\.1[1-4]\n", (ROOT / "binder/runtime.txt").read_text())
-    build = (ROOT / "binder/postBuild").read_text()
-    assert build.startswith("#!")
-    assert "\nset -e\n" in build
 
 
 def test_the_address_stands_in_badges_and_first_cells():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browsing import MOVE
-from lessons import LESSONS, links_of_widgets, read
+from lessons import LESSONS, read
 
 from mha_course.cli import site
 from mha_course.cli.authoring import MOVES
@@ -61,11 +61,6 @@ CHANGES = """async (place) => {
   return false;
 }"""
 
-# The id of the place to which links to a widget lead.
-ABOVE = """(places) => places.map((place) => {
-  while (!place.matches("span[id]")) place = place.previousElementSibling;
-  return place.id;
-})"""
 AXE = [
     *ROOT.glob(".venv/node/node_modules/axe-core/axe.min.js"),
     *ROOT.glob("node_modules/axe-core/axe.min.js"),
@@ -224,17 +219,6 @@ def test_an_explorer_is_live_on_its_slide(open_deck):
     assert at(page) == place + 1
 
 
-def test_the_scene_is_live_on_its_slide(open_deck):
-    page = open_deck(LESSONS[7], width=1280, height=720)
-    place, slide = go(page, "[data-widget=AttentionScene]")
-    scene = slide.locator(".live")
-    scene.get_by_role("button", name="Next").click()
-    scene.get_by_text("1 of 9").wait_for()
-    scene.locator(".paper").press("ArrowRight")
-    scene.get_by_text("2 of 9").wait_for()
-    assert at(page) == place
-
-
 @pytest.mark.parametrize(
     "path", [path for path in LESSONS if path.name[:2] not in TRAIN], ids=lambda path: path.stem
 )
@@ -248,8 +232,6 @@ def test_widgets_answer_on_a_page(path, page_of, offline_page):
     dead = Counter(name.rstrip("(") for name in drawn.elements()) - Counter(living)
     assert not dead
     assert living
-    beside = places.evaluate_all(ABOVE)
-    assert {anchor for _, anchor in links_of_widgets(path)} <= set(beside)
     page.evaluate("document.querySelectorAll('details.deeper').forEach((one) => (one.open = true))")
     for number in range(places.count()):
         place = places.nth(number)

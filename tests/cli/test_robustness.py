@@ -241,32 +241,6 @@ def test_what_needs_a_clone_says_so(bin_of_wheel, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def pythons():
-    """Return the Pythons from 3.11 on that can be started here, besides this one."""
-    found = [shutil.which(f"python3.{minor}") for minor in range(11, 15)]
-    works = "import sys; sys.exit(sys.version_info < (3, 11))"
-    this = Path(sys.executable).resolve()
-    others = [name for name in filter(None, found) if Path(name).resolve() != this]
-    return [x for x in others if not subprocess.run([x, "-c", works], check=False).returncode]
-
-
-@pytest.mark.setup
-def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
-    others = pythons()
-    if not others:
-        pytest.skip("no other Python from 3.11 to 3.14 here")
-    for name in others:
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-        everything = ["compileall", "-q", "-f", "mha_course", "tests"]
-        for arguments in (everything, ["mha_course", "--help"]):
-            done = subprocess.run(
-                [name, "-W", "error", "-m", *arguments], cwd=ROOT, env=environment,
-                capture_output=True, text=True,
-                check=False,
-            )  # fmt: skip
-            assert (done.returncode, done.stderr) == (0, ""), done.stdout
-
-
 @pytest.mark.parametrize("home", ["a file", "a folder that is not there"])
 def test_where_there_is_no_home_settings_are_kept_with_the_course(
     tmp_path, monkeypatch, capsys, home

@@ -4,13 +4,13 @@ import re
 import shutil
 import struct
 from collections import Counter
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from lessons import LESSONS, links_of_widgets, read
+from tags import Tags
 
 from mha_course import example
 from mha_course.cli import launch, pages, rendering, search, site
@@ -22,21 +22,6 @@ from mha_course.widgets.base import DECK_VIEW, standalone
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 ADDRESS = "https://example.org/course/"
-
-
-class Tags(HTMLParser):
-    """The tags of a page with their attributes."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.found = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-    def of(self, name, attribute):
-        return [attrs[attribute] for tag, attrs in self.found if tag == name and attribute in attrs]
 
 
 @pytest.fixture(scope="module")

@@ -34,9 +34,6 @@ ERRORS = {
     "words of language.WORDS, got 'whale', '<pad>'": lambda: language.encode(
         [["the", "whale", "<pad>"]]
     ),
-    "a sentence needs at least one word. expected words of language.WORDS, got an empty": lambda: (
-        language.encode([[]])
-    ),
 }
 
 

@@ -205,14 +205,6 @@ def test_masks_of_every_kind_become_bool(kind, draw):
     assert torch.allclose(weights, want[1])
 
 
-@pytest.mark.parametrize("scaling", [None, 1.0, 0.1])
-def test_the_scale_is_that_of_the_model(scaling, draw):
-    q, k, v = heads(draw)
-    want = F.scaled_dot_product_attention(q, k, v, scale=scaling, enable_gqa=True)
-    context, _ = layer(attention)(q, k, v, None, scaling=scaling, dropout=0.5)
-    assert torch.allclose(context.transpose(1, 2), want)
-
-
 def test_flags_numbers_and_position_ids_are_ignored_and_tensors_are_not(draw):
     q, k, v = heads(draw)
     forward = layer(attention)

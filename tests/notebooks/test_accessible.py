@@ -6,11 +6,11 @@ What needs a browser is in test_pages.py (keys, names, marks of the focus) and i
 """
 
 import re
-from html.parser import HTMLParser
 
 import nbformat
 import pytest
 from lessons import LESSONS, prose, read
+from tags import Tags
 
 from mha_course.cli import authoring
 
@@ -43,39 +43,33 @@ def heading_problems(notebook):
     )
 
 
-class Pictures(HTMLParser):
-    """Collects what is wrong with pictures and tables in HTML."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.found, self.headed = [], True
-        self.feed(text)
-        if not self.headed:
-            self.found.append("a table without a caption and without a heading of a row or column")
-
-    def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
+def problems_of_html(text):
+    """Say what is wrong with pictures and tables in HTML."""
+    headed = True
+    for tag, given in Tags(text).found:
         if tag == "img" and not (given.get("alt") or "").strip():
-            self.found.append("a picture without alt text")
+            yield "a picture without alt text"
         if tag == "svg" and not (given.get("aria-label") or given.get("aria-hidden")):
-            self.found.append("a drawing without a name")
+            yield "a drawing without a name"
         if tag == "table":
-            self.headed = False
+            headed = False
         if tag in ("th", "caption"):
-            self.headed = True
+            headed = True
+    if not headed:
+        yield "a table without a caption and without a heading of a row or column"
 
 
 def picture_problems(notebook):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            yield from (f"{cell.id}: {problem}" for problem in Pictures(cell.source).found)
+            yield from (f"{cell.id}: {problem}" for problem in problems_of_html(cell.source))
             yield from (
                 f"{cell.id}: {place} without alt text"
                 for place in re.findall(r"!\[\s*\]\(([^)]*)\)", cell.source)
             )
         for output in cell.get("outputs", []):
             page = output.get("data", {}).get("text/html", "")
-            yield from (f"{cell.id}: {problem}" for problem in Pictures(page).found)
+            yield from (f"{cell.id}: {problem}" for problem in problems_of_html(page))
 
 
 def link_problems(text):

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
-from widget_cases import START, call_of
+from widget_cases import make
 
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
@@ -105,9 +105,6 @@ SEVERAL = {
     "weighted_sum": lambda: weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
 }
 
-SPACE = {}  # what the labs need
-exec(START, SPACE)
-
 
 def returning(kind):
     """Name the public functions whose annotation says that they return this."""
@@ -174,7 +171,7 @@ def written(figure, monkeypatch):
 @pytest.mark.parametrize("name", [*ONE_PANEL, *SEVERAL, *LABS])
 def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
     if name in LABS:
-        picture = eval(call_of(LABS[name]), SPACE).picture()
+        picture = make(name).picture()
     else:
         picture = ONE_PANEL[name](None) if name in ONE_PANEL else SEVERAL[name]()
     figure = picture.figure if isinstance(picture, Axes) else picture

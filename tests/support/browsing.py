@@ -13,8 +13,9 @@ import uuid
 from pathlib import Path
 
 import nbformat
+import numpy as np
 
-from mha_course.cli import launch, rendering
+from mha_course.cli import authoring, launch, rendering
 from mha_course.widgets.base import esm, standalone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +60,15 @@ def page_of(widget, capture):
     words = {"state": given["state"], "name": given["name"], "capture": capture}
     safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}
     return PAGE % {"css": given["css"], "live": live, "script": rendering.script_of(given), **safe}
+
+
+def pixels(canvas):
+    """Return red, green, blue and alpha of each pixel of a canvas: (rows, columns, 4)."""
+    height, width, values = canvas.evaluate("""(one) => {
+      const { data } = one.getContext('2d').getImageData(0, 0, one.width, one.height);
+      return [one.height, one.width, [...data]];
+    }""")
+    return np.array(values).reshape(height, width, 4)
 
 
 def stop_clock(page):
@@ -135,11 +145,7 @@ class Lab:
             made = nbformat.v4.new_notebook(
                 cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
             )
-            made.metadata.kernelspec = {
-                "name": "python3",
-                "display_name": "Python 3",
-                "language": "python",
-            }
+            made.metadata.kernelspec = authoring.KERNEL
             nbformat.write(made, self.folder / name)
         return name
 

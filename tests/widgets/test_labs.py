@@ -7,7 +7,7 @@ import pytest
 import torch
 from labs import LABS
 from torch.nn import functional as F
-from widget_cases import CASES, START, first_move
+from widget_cases import first_move, make
 
 from mha_course import masks
 from mha_course.attention import attention
@@ -33,14 +33,6 @@ def narrow(monkeypatch):
 @pytest.fixture
 def scores(draw):
     return 2 * draw(6, 6, dtype=torch.float32)
-
-
-SPACE = {}  # what the calls in CASES need
-exec(START, SPACE)
-
-
-def make(name):
-    return eval(CASES[name][0], SPACE)
 
 
 def ask(lab, **moved):

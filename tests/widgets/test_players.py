@@ -174,7 +174,6 @@ def test_a_step_of_hundreds_changes_few_nodes(kind, widget_page):
              }
              return changes; }"""
     )
-    print(kind.__name__, changes)
     assert 0 < max(changes) < 100
     if kind is ShapeTracer:  # the step that is shown is in sight
         here, line = (page.locator(name).bounding_box() for name in (".pill.now", ".timeline"))

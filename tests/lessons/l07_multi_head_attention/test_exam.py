@@ -24,11 +24,6 @@ WITHOUT = "its outputs are the same without a mask."
 MASKED = "With a causal mask they are "
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_recorded(monkeypatch):
-    monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
-
-
 def answering(forward):
     """Make the reference answer in another way: ``forward(module, x, mask)``."""
 

@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.experiments import precomputed
 from mha_course.lessons.l09_cross_attention import toy_language, translation
 
 DRAWN = toy_language.pairs(400, "test", seed=7)
@@ -113,22 +112,11 @@ def test_a_report_says_what_is_right_and_what_articles_get(model):
     assert report["words"] == pytest.approx(sum(right) / len(right))
 
 
-@pytest.mark.weekly
-def test_the_seed_that_is_shown_ships_as_it_comes_out():
-    """Training differs a little from one processor to the next."""
-    shipped = precomputed.load().translation
-    fresh = translation.alignment(11)
-    assert fresh["words"] == shipped[11]["words"] == 1
-    assert fresh["mean"] == pytest.approx(shipped[11]["mean"], abs=0.05)
-
-
 ERRORS = {
     "encode: there must be a sentence. expected one or "
     "more, got none": lambda model: translation.encode([]),
     "toy_language.SOURCE, got 'whale', '<pad>'": lambda model: translation.translate(model,
         "the whale saw the <pad>"),
-    "a sentence needs at least one word. expected words of toy_language.SOURCE":
-        lambda model: translation.translate(model, " "),
     "the sentence has 10 words, more than the 8 that can be read. expected at most 8 words, got 10":
         lambda model: translation.translate(model, "the cat " * 5),
 }  # fmt: skip

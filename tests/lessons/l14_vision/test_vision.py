@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.experiments import precomputed
 from mha_course.lessons.l14_vision import overlays, shapes, vision
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 
@@ -185,13 +184,3 @@ def test_pieces_are_drawn_in_order():
         assert np.stack([piece.get_array().data for piece in ax.images]) == pytest.approx(want)
     assert [text.get_text() for text in grid.texts] == list("012345")
     assert len(image_grid({"one": image, "other": image}).axes) == 2
-
-
-@pytest.mark.weekly
-def test_a_start_of_vision_ships_as_it_comes_out():
-    """The run that the lesson trains live, made again."""
-    shipped, made = precomputed.load().vision[0], vision.vision_start(0)
-    assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
-    pairs = zip(made["colours"], shipped["colours"], strict=True)
-    # on another processor a favourite may differ
-    assert sum(one == other for one, other in pairs) >= 2

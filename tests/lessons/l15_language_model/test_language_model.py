@@ -28,11 +28,6 @@ SENTENCES_OF_A_PAIR = {
 CAT = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return language_model.train_language_model(1, steps=350, progress=False)
-
-
 @pytest.fixture
 def model():
     return language_model.new_language_model(0).eval().requires_grad_(False)
@@ -119,9 +114,7 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     assert torch.equal(whole[0, 0, 0] > 0, masks.causal_mask(whole.size(-1)))
 
 
-@pytest.mark.weekly
-def test_the_lab_says_what_the_model_says(trained):
-    model, _ = trained
+def test_the_lab_says_what_the_model_says(model):
     lab = SamplingLab(model)
     for temperature, top_k, start, seed in (
         (1.0, None, "", 0), (0.5, 2, "the grey cat", 3), (0.0, 5, "the", 1), (3.0, 10, "the", 7)

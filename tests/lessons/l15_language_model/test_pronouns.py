@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mha_course.datasets import grammar
-from mha_course.experiments import head_analysis, precomputed
+from mha_course.experiments import head_analysis
 from mha_course.lessons.l15_language_model import language_model, parsing, pronouns
 from mha_course.models import language
 
@@ -44,17 +44,6 @@ def test_accuracy_counts_pronouns_one_by_one(texts):
     right = sum(place <= 8 for place in places)
     assert 0 < right < len(places)
     assert pronouns.accuracy(knows_the_first, few) == pytest.approx(right / len(places))
-
-
-@pytest.mark.weekly
-def test_a_start_ships_as_it_comes_out():
-    """The one whose heads do not look at the noun, made again."""
-    shipped, made = precomputed.load().language[201], pronouns.report_from(201)
-    assert made["accuracy"] > 0.98
-    for name in ("noun", "adjective"):  # on another processor the last digits differ
-        assert max(made[name]) == pytest.approx(max(shipped[name]), abs=0.15)
-    assert max(made["noun"]) < 0.3
-    assert max(made["adjective"]) > 0.7
 
 
 @pytest.mark.weekly
