@@ -167,21 +167,22 @@ export class Frame {
 
 /**
  * Make a player. `show(at, before)` draws a step and returns the milliseconds that this takes, if it moves; `follow`
- * has to be called once all is in place. The step is the model's "position", so that two views go together.
+ * has to be called once all is in place, and `end` calls `stops`, to which more may be added. The step is the model's
+ * "position", so that two views go together.
  */
 export function makePlayer({ model, el }, name, label, show) {
   /** @type {PlayerOptions} */
   const { last, pause = PAUSE } = model.get("options");
   let [at, takes, saving] = [-1, 0, null];
 
-  function go(to) {
+  function put(to) {
     if (to === at) return;
     model.set("position", to);
     clearTimeout(saving);
     saving = setTimeout(() => model.save_changes(), SAVED);
   }
   const wait = () => takes + (still() ? PAUSE : pause);
-  const frame = new Frame({ at: () => at, last: () => last, go, wait });
+  const frame = new Frame({ at: () => at, last: () => last, go: put, wait });
   const { back, play, next, scrub, count } = frame;
   const bar = make("div", "controls", back, play, next, scrub, count);
   const root = make("div", { className: `${name} mha-player mha-picture`, tabIndex: 0 }, bar);
@@ -201,13 +202,16 @@ export function makePlayer({ model, el }, name, label, show) {
     const pressed = target.matches("button, summary") && event.key === " "; // they answer themselves
     return !pressed && frame.press(event.key, target);
   }
-  const stops = [catchKeys(root, answer), followModel(model, ["position"], follow)];
-
+  const stops = [
+    catchKeys(root, answer),
+    followModel(model, ["position"], follow),
+    () => frame.stop(),
+    () => clearTimeout(saving),
+    () => root.remove(),
+  ];
   function end() {
-    frame.stop();
-    clearTimeout(saving);
     for (const stop of stops) stop();
-    root.remove();
   }
-  return { root, go: (to) => frame.jump(to), say: (words) => frame.show(words), follow, end };
+  const go = (to) => frame.jump(to);
+  return { root, go, say: (words) => frame.show(words), follow, stops, end };
 }

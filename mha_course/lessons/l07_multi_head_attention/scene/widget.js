@@ -30,6 +30,7 @@ const LAST = STAGES.length - 1;
 const PAUSE = 1800; // milliseconds between two stages while it plays
 const READING = 5000; // the same where nothing moves
 const WORDS = { back: "Back", play: "Play", pause: "Pause", next: "Next" };
+const ARROWS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
 const KEYS =
   "In the picture: Space or → plays the next stage, ← goes back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -61,30 +62,22 @@ class Scene extends Stage {
     this.words = make("select", "follow");
     this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
-    this.heads = make("div", "heads");
-    Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
-    this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
-    this.paper = make("div", "paper");
-    Object.assign(this.paper, {
-      tabIndex: 0,
-      role: "application",
-      ariaRoleDescription: "picture",
-      ariaLabel: KEYS,
-    });
-    this.readout = make("p", "readout");
+    this.heads = make("div", { className: "heads", role: "group", ariaLabel: "Head" });
+    this.sentence = make("p", { className: "sentence", ariaLive: "polite" });
     this.board = make("div", "board");
-    this.paper.append(this.board, this.brush.probes);
-    this.root = make("div", "mha-scene mha-picture");
-    Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
+    const place = { className: "paper", tabIndex: 0, role: "application", ariaLabel: KEYS };
+    this.paper = make("div", place, this.board, this.brush.probes);
+    this.paper.ariaRoleDescription = "picture";
+    this.readout = make("p", "readout");
+    const name = { role: "group", ariaLabel: "Multi-head attention as a whole" };
+    this.root = make("div", { className: "mha-scene mha-picture", ...name });
     this.screen = makeFullScreen(this.root, () => this.soon());
     const { back, next, play, scrub, count } = this.walk;
     scrub.ariaLabel = "Position in the pass";
-    const bar = [back, next, play, scrub, count, follow, this.heads];
-    const below = make("div", "below", ...this.asking(), this.screen.button);
+    const bar = make("div", "bar", back, next, play, scrub, count, follow, this.heads);
     const keys = make("details", "keys", make("summary", "", "Keys"), make("p", "", KEYS));
-    below.append(keys);
-    const parts = [this.sentence, this.paper, this.readout, this.speaker.node, below];
-    this.root.append(make("div", "bar", ...bar), ...parts);
+    const below = make("div", "below", ...this.asking(), this.screen.button, keys);
+    this.root.append(bar, this.sentence, this.paper, this.readout, this.speaker.node, below);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
     this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));
@@ -108,37 +101,21 @@ class Scene extends Stage {
     if (target === walk.scrub) return walk.press(key, target);
     if (target !== this.paper) return false;
     const { row, head } = this.view();
-    const { S } = this.steps;
     const actions = {
       " ": () => walk.stepOn(),
       ArrowRight: () => walk.stepOn(),
       ArrowLeft: () => walk.stepBack(),
-      ArrowDown: () => this.put({ row: clamp(row + 1, 0, S - 1) }),
-      ArrowUp: () => this.put({ row: clamp(row - 1, 0, S - 1) }),
+      ArrowDown: () => this.put({ row: row + 1 }),
+      ArrowUp: () => this.put({ row: Math.max(row - 1, 0) }),
       PageUp: () => this.put({ head: head - 1 }),
       PageDown: () => this.put({ head: head + 1 }),
       Enter: () => this.lookAt(this.startOf({ ...this.view(), row: Math.max(row, 0) })),
-      Escape: () => walk.jump(0),
+      Escape: () => (this.cursor ? this.lookAt(null) : walk.jump(0)),
     };
-    const move = (down, right) => () => {
-      const { row: y, column: x } = this.cursor;
-      const last = this.steps.widthOf(this.cursor.name) - 1;
-      this.lookAt({
-        ...this.cursor,
-        row: clamp(y + down, 0, S - 1),
-        column: clamp(x + right, 0, last),
-      });
-    };
-    const inside = {
-      ArrowRight: move(0, 1),
-      ArrowLeft: move(0, -1),
-      ArrowDown: move(1, 0),
-      ArrowUp: move(-1, 0),
-      Escape: () => this.lookAt(null),
-    };
-    const call = this.cursor && Object.hasOwn(inside, key) ? inside[key] : actions[key];
-    call?.();
-    return Boolean(call);
+    if (this.cursor && Object.hasOwn(ARROWS, key)) this.moveCursor(...ARROWS[key]);
+    else if (Object.hasOwn(actions, key)) actions[key]();
+    else return false;
+    return true;
   }
 
   // What the learner does.
@@ -191,6 +168,16 @@ class Scene extends Stage {
   lookAt(cursor) {
     this.cursor = cursor;
     this.soon();
+  }
+
+  moveCursor(down, right) {
+    const { name, row, column } = this.cursor;
+    const last = { row: this.steps.S - 1, column: this.steps.widthOf(name) - 1 };
+    const place = {
+      row: clamp(row + down, 0, last.row),
+      column: clamp(column + right, 0, last.column),
+    };
+    this.lookAt({ ...this.cursor, ...place });
   }
 
   /** Go to a position, out of the number that was looked into, and draw it in this frame, as a motion needs it. */
