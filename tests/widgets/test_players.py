@@ -191,11 +191,6 @@ def test_harmful_words_are_shown_as_words(kind, widget_page):
         assert page.evaluate("window.hacked") is None
         assert page.locator("#one img, #one script").count() == 0
     assert EVIL in page.locator("#one").inner_text().replace("\n", "")
-
-
-@pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
-def test_marks_that_turn_text_are_shown_as_what_they_are(kind):
-    player = kind(hostile("\u202eevil\n\tx", given="x"))
-    sent = json.dumps(player.options, ensure_ascii=False)
-    assert "\u202e" not in sent
-    assert "�evil" in sent
+    turned = kind(hostile("\u202eevil\n\tx", given="x"))
+    sent = json.dumps(turned.options, ensure_ascii=False)
+    assert ("\u202e" in sent, "�evil" in sent) == (False, True)

@@ -93,7 +93,7 @@ class Film {
     this.heads = list(this.H, (h) => makeHead(h, this.words[column], column, choose(h)));
     [this.loss, this.rise] = [makeCurves("Loss", 1, steps), makeCurves("", this.H, steps)];
     // Arrow keys on a word go from word to word, before the player takes them.
-    this.release = catchKeys(this.arcs.node, (event) => this.arcs.press(event));
+    const release = catchKeys(this.arcs.node, (event) => this.arcs.press(event));
     this.player = makePlayer({ model, el }, "mha-film", "A training as a film", (to) =>
       this.draw((this.at = to)),
     );
@@ -102,11 +102,12 @@ class Film {
     const charts = make("div", "charts", this.loss.node, this.rise.node);
     const body = make("div", "body", maps, charts);
     this.player.root.append(this.sentence, this.arcs.node, body, this.speaker.node);
-    this.size = new ResizeObserver(() => this.drawArcs((this.width = this.arcs.node.clientWidth)));
-    this.unfollow = followModel(model, ["state", "row", "head"], () => this.follow());
+    const size = new ResizeObserver(() => this.drawArcs((this.width = this.arcs.node.clientWidth)));
+    const unfollow = followModel(model, ["state", "row", "head"], () => this.follow());
+    this.player.stops.push(release, unfollow, this.speaker.stop, () => size.disconnect());
     this.follow();
     this.player.follow();
-    this.size.observe(this.arcs.node);
+    size.observe(this.arcs.node);
   }
 
   choose(name, value) {
@@ -183,19 +184,8 @@ class Film {
     this.speaker.speak(`${now}. ${reading}`);
     this.player.root.dataset.drawn = `${shown} ${row} ${head}`;
   }
-
-  end() {
-    this.size.disconnect();
-    this.speaker.stop();
-    this.unfollow();
-    this.release();
-    this.player.end();
-  }
 }
 
-function render(context) {
-  const film = new Film(context);
-  return () => film.end();
-}
+const render = (context) => new Film(context).player.end;
 
 export default { render: inView(render) };

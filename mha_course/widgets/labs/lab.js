@@ -4,7 +4,7 @@ import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { inView } from "../in_view.js";
 import { followTheme, palettesOf } from "../matrix.js";
-import { makeFrame } from "../player.js";
+import { Frame } from "../player.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
 
@@ -125,12 +125,12 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
     kernel.move(name, value);
   }
   function move(name, value) {
-    player?.toggle(false);
+    player?.stop();
     set(name, value);
   }
   const player =
     plays &&
-    makeFrame({
+    new Frame({
       at: () => local[plays.control],
       last: () => plays.last(model.get("state")),
       go: (to) => set(plays.control, to),
@@ -182,7 +182,7 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
-    player?.toggle(false);
+    player?.stop();
     stopTheme();
     stopSpeaking();
     kernel.stop();

@@ -56,7 +56,8 @@ function render(context) {
   /** @type {TracerOptions} */
   const data = context.model.get("options");
   const { steps, notes, failure, last } = data;
-  const { root, go, follow, end } = makePlayer(context, "mha-tracer", "Shapes, step by step", show);
+  const player = makePlayer(context, "mha-tracer", "Shapes, step by step", show);
+  const { root, go, end } = player;
   if (!steps.length) {
     const stopped = failure ? warningBox("Stopped", failure) : "";
     root.replaceChildren("No steps: nothing was called that makes a tensor.", stopped);
@@ -112,12 +113,10 @@ function render(context) {
     flow.fit(stage.clientWidth);
     show(context.model.get("position"));
   });
-  follow();
+  player.follow();
   watch.observe(root);
-  return () => {
-    watch.disconnect();
-    end();
-  };
+  player.stops.push(() => watch.disconnect());
+  return end;
 }
 
 export default { render: inView(render) };

@@ -4,6 +4,7 @@ import { makeControls } from "../../../widgets/controls.js";
 import { clamp, isolateWord, make, makeButton, setText } from "../../../widgets/dom.js";
 import { inView } from "../../../widgets/in_view.js";
 import { palettesOf } from "../../../widgets/matrix.js";
+import { Frame, still } from "../../../widgets/player.js";
 import { showValues } from "../../../widgets/protocol.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Brush } from "./brush.js";
@@ -13,7 +14,6 @@ import { Motion } from "./motion.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
 import { Picture } from "./picture.js";
 import { STAGES, sentenceOf, stageAt } from "./stages.js";
-import { Walk } from "./walk.js";
 
 /**
  * @typedef {object} SceneOptions
@@ -27,6 +27,10 @@ import { Walk } from "./walk.js";
 
 const [LEAST, MOST] = [0.82, 1]; // how far the picture follows its place; where there is less it scrolls
 const LAST = STAGES.length - 1;
+const PAUSE = 1800; // milliseconds between two stages while it plays
+const READING = 5000; // the same where nothing moves
+const WORDS = { back: "Back", play: "Play", pause: "Pause", next: "Next" };
+const ARROWS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
 const KEYS =
   "In the picture: Space or → plays the next stage, ← goes back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -39,11 +43,7 @@ class Scene extends Stage {
     this.palettes = palettesOf(palettes);
     this.brush = new Brush(this.palettes);
     this.motion = new Motion(this.brush);
-    this.walk = new Walk(
-      model,
-      (values) => super.put(values),
-      () => this.moved(),
-    );
+    this.position = model.get("stage") + 1; // 0 is the overview; a stage with number n is done at n + 1
     this.controls = makeControls(controls, this.kernel.move);
     this.build();
     this.start(el, ["stage", "row", "head"]);
@@ -51,35 +51,33 @@ class Scene extends Stage {
   }
 
   build() {
-    this.back = makeButton("back", "Back", () => this.go(() => this.walk.back()));
-    this.next = makeButton("next", "Next", () => this.go(() => this.walk.next()));
-    this.play = makeButton("play", "Play", () => this.go(() => this.walk.toggle()));
+    this.walk = new Frame({
+      at: () => this.position,
+      last: () => STAGES.length,
+      go: (to) => this.seek(to),
+      wait: () => (still() ? READING : PAUSE),
+      seconds: (step) => STAGES[step - 1].seconds,
+      words: WORDS,
+    });
     this.words = make("select", "follow");
     this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
-    this.heads = make("div", "heads");
-    Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
-    this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
-    this.paper = make("div", "paper");
-    Object.assign(this.paper, {
-      tabIndex: 0,
-      role: "application",
-      ariaRoleDescription: "picture",
-      ariaLabel: KEYS,
-    });
-    this.readout = make("p", "readout");
+    this.heads = make("div", { className: "heads", role: "group", ariaLabel: "Head" });
+    this.sentence = make("p", { className: "sentence", ariaLive: "polite" });
     this.board = make("div", "board");
-    this.paper.append(this.board, this.brush.probes);
-    this.root = make("div", "mha-scene mha-picture");
-    Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
+    const place = { className: "paper", tabIndex: 0, role: "application", ariaLabel: KEYS };
+    this.paper = make("div", place, this.board, this.brush.probes);
+    this.paper.ariaRoleDescription = "picture";
+    this.readout = make("p", "readout");
+    const name = { role: "group", ariaLabel: "Multi-head attention as a whole" };
+    this.root = make("div", { className: "mha-scene mha-picture", ...name });
     this.screen = makeFullScreen(this.root, () => this.soon());
-    const { scrub, count } = this.walk;
-    const bar = [this.back, this.next, this.play, scrub, count, follow, this.heads];
-    const below = make("div", "below", ...this.asking(), this.screen.button);
+    const { back, next, play, scrub, count } = this.walk;
+    scrub.ariaLabel = "Position in the pass";
+    const bar = make("div", "bar", back, next, play, scrub, count, follow, this.heads);
     const keys = make("details", "keys", make("summary", "", "Keys"), make("p", "", KEYS));
-    below.append(keys);
-    const parts = [this.sentence, this.paper, this.readout, this.speaker.node, below];
-    this.root.append(make("div", "bar", ...bar), ...parts);
+    const below = make("div", "below", ...this.asking(), this.screen.button, keys);
+    this.root.append(bar, this.sentence, this.paper, this.readout, this.speaker.node, below);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
     this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));
@@ -99,40 +97,25 @@ class Scene extends Stage {
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
   answer({ key }, target) {
-    if (target === this.walk.scrub) return this.walk.press(key);
+    const { walk } = this;
+    if (target === walk.scrub) return walk.press(key, target);
     if (target !== this.paper) return false;
     const { row, head } = this.view();
-    const { S } = this.steps;
     const actions = {
-      " ": () => this.go(() => this.walk.next()),
-      ArrowRight: () => this.go(() => this.walk.next()),
-      ArrowLeft: () => this.go(() => this.walk.back()),
-      ArrowDown: () => this.put({ row: clamp(row + 1, 0, S - 1) }),
-      ArrowUp: () => this.put({ row: clamp(row - 1, 0, S - 1) }),
+      " ": () => walk.stepOn(),
+      ArrowRight: () => walk.stepOn(),
+      ArrowLeft: () => walk.stepBack(),
+      ArrowDown: () => this.put({ row: row + 1 }),
+      ArrowUp: () => this.put({ row: Math.max(row - 1, 0) }),
       PageUp: () => this.put({ head: head - 1 }),
       PageDown: () => this.put({ head: head + 1 }),
       Enter: () => this.lookAt(this.startOf({ ...this.view(), row: Math.max(row, 0) })),
-      Escape: () => this.go(() => this.walk.jump(0)),
+      Escape: () => (this.cursor ? this.lookAt(null) : walk.jump(0)),
     };
-    const move = (down, right) => () => {
-      const { row: y, column: x } = this.cursor;
-      const last = this.steps.widthOf(this.cursor.name) - 1;
-      this.lookAt({
-        ...this.cursor,
-        row: clamp(y + down, 0, S - 1),
-        column: clamp(x + right, 0, last),
-      });
-    };
-    const inside = {
-      ArrowRight: move(0, 1),
-      ArrowLeft: move(0, -1),
-      ArrowDown: move(1, 0),
-      ArrowUp: move(-1, 0),
-      Escape: () => this.lookAt(null),
-    };
-    const call = this.cursor && Object.hasOwn(inside, key) ? inside[key] : actions[key];
-    call?.();
-    return Boolean(call);
+    if (this.cursor && Object.hasOwn(ARROWS, key)) this.moveCursor(...ARROWS[key]);
+    else if (Object.hasOwn(actions, key)) actions[key]();
+    else return false;
+    return true;
   }
 
   // What the learner does.
@@ -187,15 +170,30 @@ class Scene extends Stage {
     this.soon();
   }
 
-  /** Walk, out of the number that was looked into. */
-  go(walk) {
-    this.cursor = null;
-    return walk();
+  moveCursor(down, right) {
+    const { name, row, column } = this.cursor;
+    const last = { row: this.steps.S - 1, column: this.steps.widthOf(name) - 1 };
+    const place = {
+      row: clamp(row + down, 0, last.row),
+      column: clamp(column + right, 0, last.column),
+    };
+    this.lookAt({ ...this.cursor, ...place });
   }
 
-  /** Draw what the walk came to: in this frame, as a motion needs it. */
-  moved() {
-    if (this.picture && this.size && this.root.isConnected) this.paint();
+  /** Go to a position, out of the number that was looked into, and draw it in this frame, as a motion needs it. */
+  seek(position) {
+    Object.assign(this, { position, cursor: null });
+    const stage = Math.ceil(position) - 1;
+    if (this.model.get("stage") !== stage) this.put({ stage });
+    if (this.size && this.root.isConnected) this.paint();
+  }
+
+  /** Take the stage that was set elsewhere. */
+  followStage() {
+    const done = clamp(this.model.get("stage"), -1, LAST) + 1;
+    if (done === Math.ceil(this.position)) return;
+    this.walk.stop();
+    this.position = done;
   }
 
   put(values) {
@@ -235,13 +233,14 @@ class Scene extends Stage {
     const get = (name, low, high) => clamp(this.model.get(name), low, high);
     const row = get("row", -1, this.steps.S - 1);
     const head = get("head", 0, this.steps.H - 1);
-    const { stage, fraction } = this.walk;
+    const stage = Math.ceil(this.position) - 1;
+    const fraction = stage < 0 ? 1 : this.position - stage;
     const best = row >= 0 ? strongest(this.steps, head, row) : null;
     return { stage, fraction, row, head, best };
   }
 
   draw() {
-    this.walk.follow();
+    this.followStage();
     this.measure();
     if (this.size) this.paint();
   }
@@ -295,15 +294,12 @@ class Scene extends Stage {
     this.paper.scrollTo({ left });
   }
 
-  write({ stage, row, head }, text) {
-    const { walk } = this;
+  write({ stage, fraction, row, head }, text) {
     const sentence = sentenceOf(this.steps, { stage, row, head });
     if (sentence !== this.written) this.sentence.replaceChildren(...typeset(sentence));
     this.written = sentence;
-    walk.write();
-    setText(this.play, walk.playing ? "Pause" : "Play");
-    this.back.setAttribute("aria-disabled", stage < 0);
-    this.next.setAttribute("aria-disabled", stage === LAST && walk.fraction === 1);
+    const { name } = stageAt(stage);
+    this.walk.show(stage < 0 ? "Overview" : `${stage + 1} of ${STAGES.length} · ${name}`, name);
     this.words.value = row;
     for (const [h, button] of this.heads.querySelectorAll("button").entries())
       button.ariaPressed = `${h === head}`;
@@ -311,7 +307,7 @@ class Scene extends Stage {
       this.readout,
       text || "Click a word to follow it; point at a number to see what it is made of.",
     );
-    this.root.classList.toggle("explained", Boolean(text) || this.walk.fraction < 1);
+    this.root.classList.toggle("explained", Boolean(text) || fraction < 1);
     if (text !== this.spoken) this.speaker.speak(text);
     this.spoken = text;
   }
