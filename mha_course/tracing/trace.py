@@ -16,14 +16,14 @@ each function of torch a rule says where the factors go. Follow them through one
 2. **The call** (``recorder.py``). Torch reports each function that runs. The recorder looks up its
    name (``rules/call.py``), the line and the variable (``source_lines.py``), copies and FLOPs
    (``mha_course/op_counter.py``). Then it asks the function's rule for the axes of the result.
-3. **project** (``rules/contraction.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
+3. **project** (``rules/linear.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
    have put these numbers in any order: how to read them is left open until they are used.
-4. **view** (``rules/moves.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
+4. **view** (``rules/reshape.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
    3, 4 and 6, and the result is B S 3 H D. A shape that fits no reading cuts through factors, as
    ``x.view(2, 4, 5, 6)`` does: ``rules/warnings.py`` then says which mistake it is.
-5. **unbind, transpose** (``rules/moves.py``). They move numbers and change none, so they need no
-   rules: ``replay.py`` runs them again on a tensor whose strides tell where each number came from,
-   and reads the factors off the strides of the result: B S H D, then B H S D.
+5. **unbind, transpose** (``rules/views.py``). They move numbers and change none, so they need no
+   rules: they run again on a tensor without memory, whose strides tell where each number came from.
+   The result is B S H D, then B H S D.
 6. **@** (``rules/contraction.py``). D is summed over. S stands on both sides of the product, so the
    side of the queries becomes T: the scores are B H T S. The other files in ``rules/`` are
    for all other functions of torch, and ``rules/numbers.py`` looks at the scale of scores and at
@@ -33,7 +33,7 @@ each function of torch a rule says where the factors go. Follow them through one
    (``records.py``) become a Trace, which ``render.py`` shows.
 
 A new rule is a function of an OpCall (``rules/call.py``) that returns axes, and a row in the table
-at the end of its file.
+at the end of its file, which ``rules/table.py`` adds to the others.
 """
 
 from __future__ import annotations

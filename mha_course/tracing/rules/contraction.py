@@ -1,4 +1,4 @@
-"""Names in sums of products: Linear, matrix products and einsum."""
+"""Names in sums of products, as matrix products are."""
 
 from __future__ import annotations
 
@@ -17,46 +17,14 @@ from mha_course.tracing.axes import (
     Origin,
     are_turned_groups,
     size_of,
-    unique,
-    unknown,
 )
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
+from mha_course.tracing.rules.linear import after_linear, name_output
 
 Letters = list[Any]
 AxesByLetter = dict[Any, Axes]
 Infos = list[TensorInfo]
-
-
-def linear(call: OpCall) -> list[Axes]:
-    """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
-    x, weight = call.first(), call.arg(1, "weight")
-    rows = call.axes(weight)[0] if weight.dim() == 2 else ()
-    call.results[0].stage = after_linear(list(map(call.info, call.tensors)))
-    call.results[0].from_linear = True
-    call.names.confirm([call.axes(x)[-1]], Origin.LINEAR)
-    if call.names.label(rows) == "?":
-        rows = _name_output(call.names, call.axes(x), call.outs[0].shape[-1])
-    for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
-        if isinstance(parameter, Tensor) and call.info(parameter).is_parameter:
-            call.info(parameter).learn(axes, call.names)
-    return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
-
-
-def _name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
-    """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
-    last = axes[-1] if axes else ()
-    label = names.label(last)
-    if "H" in map(names.label, axes[:-1]) and label == "D" and size != size_of(last):
-        return unknown(size)  # of each head something else
-    if names.is_token(last) or label == "H":
-        return last if size_of(last) == size else unknown(size)
-    if label == "kv_rank":
-        return (unique(size, Origin.FROM_LATENTS),)
-    width = names.linear_output(size)
-    if names.label(width) in {*map(names.label, axes[:-1])} - {"?"}:
-        return unknown(size)  # no tensor has its width twice
-    return width
 
 
 def matmul(call: OpCall) -> list[Axes]:
@@ -73,34 +41,6 @@ def matmul(call: OpCall) -> list[Axes]:
         for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
             axes[-position] = call.broadcast(axes[-position], axis)
     return [axes]
-
-
-def tensordot(call: OpCall) -> list[Axes]:
-    """Sum products over pairs of axes; inner sums over the last axis of both."""
-    left = call.arg(0, "a", "input")
-    right = call.arg(1, "b", "other")
-    dims = ([-1], [-1]) if call.op == "inner" else call.arg(2, "dims", default=2)
-    if isinstance(dims, int):
-        dims = range(left.dim() - dims, left.dim()), range(dims)
-    pairs = {other % right.dim(): dim % left.dim() for dim, other in zip(*dims, strict=True)}
-    left_letters = list(range(left.dim()))
-    right_letters = [pairs.get(n, left.dim() + n) for n in range(right.dim())]
-    terms = [left_letters, right_letters]
-    out = [letter for letter in chain(*terms) if letter not in pairs.values()]
-    return [contract(call, [left, right], terms, out)]
-
-
-def einsum(call: OpCall) -> list[Axes]:
-    """Sum products as the letters say."""
-    equation, operands = call.args[0], call.args[1:]
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    inputs, arrow, output = equation.replace(" ", "").partition("->")
-    if not arrow:
-        once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
-        dots = "..." if "..." in inputs else ""
-        output = dots + "".join(once)
-    return [spelled(call, list(operands), inputs.split(","), output)]
 
 
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
@@ -206,7 +146,7 @@ def _axes_of_factor(
         for position, name, size in zip(free, usual, sizes, strict=True):
             axes[position] = names.parse(name, size)
     elif len(free) == 1 and len(axes) <= 2:
-        axes[free[0]] = _name_output(names, beside + summed[:1], sizes[0])
+        axes[free[0]] = name_output(names, beside + summed[:1], sizes[0])
     return axes
 
 
@@ -323,19 +263,6 @@ def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str
         call.warn(warnings.warn("heads-averaged"))
 
 
-def after_linear(values: list[Any]) -> str:
-    """Return the stage that a Linear leads to."""
-    return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
-
-
-def cell(call: OpCall) -> list[Axes]:
-    """Take one step of a recurrent network: the state's width is named as a Linear's."""
-    *outer, state = call.axes(call.arg(1, "hx"))
-    width = call.names.linear_output(size_of(state))
-    call.names.align(state, width)
-    return [[*outer, width]]
-
-
 def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
     """Ask about one query head that reads another KV head than that of its group."""
     by_label = {element.label: element for value in values for element in value.elements}
@@ -353,10 +280,4 @@ def ask_about_tiles(call: OpCall, axes: Axes) -> None:
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 
-CONTRACTIONS = rules(
-    ("linear", linear),
-    ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
-    ("einsum", einsum),
-    ("tensordot inner", tensordot),
-    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
-)
+MATRIX_PRODUCTS = rules(("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul))

@@ -31,10 +31,6 @@ READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it w
     ("3", "H"): "fused-heads-outermost",
     ("3", "H", "D"): "fused-three-innermost",
 }
-SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
-    ("D", "H"): "merge-dim-before-heads",
-    ("B", "D"): "fold-order-mixed",
-}
 
 
 class Cut(NamedTuple):
@@ -155,21 +151,6 @@ def _index_of_heads(cut: Cut) -> int | None:
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
     return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
-
-
-def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> Remark | None:
-    """Ask about whole axes that became one that makes no sense."""
-    for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
-        labels = tuple([factor.name for factor in axis if factor.size > 1])
-        name = SENSELESS.get(labels[-2:])
-        if name is None and labels[1:] == ("D",) and names.is_token((axis[-2],)):
-            others = chain.from_iterable([other for other in after if other != axis])
-            if any(factor.name == "H" and factor.size > 1 for factor in others):
-                first = [factor.name for factor in chain.from_iterable(before)][:2]
-                name = "merge-batch-mixed" if first == ["H", "B"] else "merge-without-transpose"
-        if name:
-            return ask(name, axes="tokens and head width")
-    return None
 
 
 def _is_part_of_width(factor: Factor) -> bool:

@@ -1,63 +1,26 @@
-"""Where numbers go in a move: the same call again, on the places of the numbers.
+"""Where numbers go in a copy: the same call again, on the places of the numbers.
 
-A transpose, a slice or a repeat makes no new numbers, so it needs no rule of its own. It runs again
-on a tensor of places, and each axis of the result is a list of strides and sizes in these places. A
-view runs on a tensor without memory, whose own strides are the answer. A copy runs along one axis
-at a time, so that nothing large is copied.
+It runs on a tensor of places, and each axis of the result is a list of strides and sizes in these
+places. A copy that treats each axis by itself runs along one at a time, so that nothing large is
+copied.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import torch
+
+from mha_course.tracing.rules.views import Dim, Placement, Rerun, padded_strides
 
 LIMIT = 400_000  # numbers that are followed one by one
 REORDERED = -1  # the stride of an axis in another order
 
 
-class Dim(NamedTuple):
-    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
-
-    stride: int
-    size: int
-
-
-class Placement(NamedTuple):
-    """The place of a result's first number, and the dims of each axis, the slowest first."""
-
-    first: int
-    axes: list[list[Dim]]
-
-
-Rerun = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
-
-
-@lru_cache(maxsize=4096)
-def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides with gaps, so that every place belongs to one axis only."""
-    strides = [2]
-    for size in shape[:0:-1]:
-        strides.append(strides[-1] * 2 * max(size, 1))
-    return tuple(strides[::-1][: len(shape)])
-
-
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
     """Return the strides of numbers in a row."""
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
-
-
-def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
-    """Follow a view by its strides, on a tensor that has the shape only."""
-    places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
-    placements = []
-    for out in rerun(places):
-        dims = map(Dim, out.stride(), out.shape)
-        placements.append(Placement(int(out.storage_offset()), [[dim] for dim in dims]))
-    return placements
 
 
 def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
