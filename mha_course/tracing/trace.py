@@ -52,7 +52,7 @@ import torch
 
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
-from mha_course.tracing import guess, notes, patterns, stages
+from mha_course.tracing import guess, letters, notes, patterns, stages
 from mha_course.tracing.axes import Axis, AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
@@ -98,7 +98,7 @@ def trace(
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
     given_sizes = {
-        patterns.LETTERS.get(name, name): patterns.positive(name, size)
+        letters.LETTERS.get(name, name): patterns.positive(name, size)
         for name, size in (sizes or {}).items()
     }
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, given_sizes))
@@ -115,8 +115,8 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
     rows = patterns.assign(axes, tensors)
     if axes is None:
         rows = guess.guess(modules, tensors, hints | sizes)
-    patterns.channels(rows, tensors, hints | sizes)
-    patterns.whole_widths(rows, tensors, sizes, hints)
+    if not letters.COURSE.issuperset(chain.from_iterable(rows.values())):
+        letters.read_by_sizes(rows, tensors, sizes, hints)
     names = _namer(rows, tensors, sizes, hints)
     parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
     paths = {id(inner): path for module in modules for path, inner in module.named_modules()}
@@ -280,6 +280,8 @@ def _is_cut_from_width(axis: Axis) -> bool:
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
     """Drop what repeats another remark, and say where only some of q, k and v are split wrongly."""
+    if not remarks:
+        return remarks
     ids = [remark.id for remark in remarks.values()]
     if "heads-innermost" in ids:  # The merge undoes that order, and would be named once more.
         remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}

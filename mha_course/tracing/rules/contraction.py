@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -15,14 +15,13 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
-    are_turned_groups,
     size_of,
 )
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
-from mha_course.tracing.rules.linear import after_linear, name_output
+from mha_course.tracing.rules.linear import Letters, after_linear, axes_of_weight
+from mha_course.tracing.unify import are_turned_groups, unify
 
-Letters = list[Any]
 AxesByLetter = dict[Any, Axes]
 Infos = list[TensorInfo]
 
@@ -64,14 +63,19 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     axes_by_letter: dict[Any, Axes] = defaultdict(list)
     products = all(value.softmax_step < 0 for value in values)
     for number, term in enumerate(terms):
-        factor = _axes_of_factor(call, tensors, terms, number, out)
+        factor = call.axes(tensors[number])
+        if values[number].is_parameter:
+            factor = axes_of_weight(call, tensors, terms, number, out)
         for letter, axis in zip(term, factor, strict=True):
             axes_by_letter[letter].append(axis)
+            known = axis_of.setdefault(letter, axis)
+            if known == axis:
+                continue
             is_summed = letter not in out
-            before = axis_of.get(letter, axis)
-            axis_of[letter], differs = names.unify(before, axis, strict=products and is_summed)
+            strict = products and is_summed
+            axis_of[letter], differs = unify(names, known, axis, strict)
             if differs:
-                _warn_of_mismatch(call, is_summed, before, axis, products)
+                _warn_of_mismatch(call, is_summed, known, axis, products)
     axes = [axis_of[letter] for letter in out]
     summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
@@ -119,35 +123,6 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) ->
         info.labels = tuple(map(names.label, info.axes))
         words = info.softmax_axis.split("*")
         info.softmax_axis = "*".join([swapped.get(word, word) for word in words])
-
-
-def _axes_of_factor(
-    call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
-) -> Axes:
-    """Return the axes of a factor, those of a weight named as a Linear's output is."""
-    axes = call.axes(tensors[number])
-    names = call.names
-    term = terms[number]
-    if not call.info(tensors[number]).is_parameter:
-        return axes
-    rest = {  # of the other factors
-        letter: axis
-        for n, letters in enumerate(terms)
-        for letter, axis in zip(letters, call.axes(tensors[n]), strict=True)
-        if n != number and size_of(axis) > 1
-    }
-    is_new = [letter in out and letter not in rest for letter in term]
-    free = [n for n in compress(range(len(term)), is_new) if names.label(axes[n]) == "?"]
-    summed = [rest[letter] for letter in term if letter in rest and letter not in out]
-    beside = [axis for letter, axis in rest.items() if letter in out]
-    sizes = [size_of(axes[position]) for position in free]
-    usual = "3HD"[-len(free) :]
-    if len(free) > 1 and sizes == [{"3": 3, **names.sizes}.get(name) for name in usual]:
-        for position, name, size in zip(free, usual, sizes, strict=True):
-            axes[position] = names.parse(name, size)
-    elif len(free) == 1 and len(axes) <= 2:
-        axes[free[0]] = name_output(names, beside + summed[:1], sizes[0])
-    return axes
 
 
 def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:

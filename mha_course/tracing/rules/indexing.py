@@ -1,15 +1,28 @@
-"""Names where elements are picked by numbers, slices, masks and index tensors."""
+"""Names where elements are picked, or written, by numbers, slices, masks and index tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Axis, Size, axis_of, size_of, unknown
-from mha_course.tracing.rules.call import OpCall, rules
+from mha_course.tracing.axes import (
+    Axes,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    Size,
+    axis_of,
+    size_of,
+    unknown,
+)
+from mha_course.tracing.rules import numbers
+from mha_course.tracing.rules.call import SCORES, OpCall, rules
 from mha_course.tracing.rules.views import named, of_views
+from mha_course.tracing.unify import align
 
 
 def is_bool(key: Any) -> bool:
@@ -29,7 +42,7 @@ def keys_of(key: Any, rank: int) -> list[Any]:
 def align_mask(call: OpCall, key: Any, axes: Axes) -> None:
     """Take note that a mask which picks elements has the axes that it picks from."""
     for mask, axis in zip(call.axes(key) if is_bool(key) else (), axes, strict=False):
-        call.names.align(mask, axis)
+        align(call.names, mask, axis)
 
 
 def getitem(call: OpCall) -> list[Axes]:
@@ -83,7 +96,7 @@ def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
         return ()
     if type(key) is Tensor and key.dim() == 1 and not key.is_meta:
         key = key.tolist()
-    return call.names.repeated_heads(key) if isinstance(key, list) else ()
+    return repeated_heads(call.names, key) if isinstance(key, list) else ()
 
 
 def gather(call: OpCall) -> list[Axes]:
@@ -102,7 +115,74 @@ def gather(call: OpCall) -> list[Axes]:
     return [axes]
 
 
+def repeated_heads(names: AxisNamer, kv_heads: Sequence[int]) -> Axis:
+    """Return the heads of an axis that has these KV heads, or () if there is no order."""
+    heads, count = names.sizes.get("H", 0), names.extra.get("H_kv", 0)
+    if len(kv_heads) != heads or not count or heads % count:
+        return ()
+    if list(kv_heads) == [head * count // heads for head in range(heads)]:
+        return (Factor("H", heads, origin=Origin.INTERLEAVED),)
+    if list(kv_heads) == [head % count for head in range(heads)]:
+        return (Factor("H", heads, origin=Origin.TILED),)
+    return ()
+
+
+def copied(call: OpCall) -> list[Axes]:
+    """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
+    target = call.first()
+    rows = "index" in call.op
+    source = call.axes(call.arg(3, "source") if rows else call.arg(1, "src"))
+    dims = list(range(target.dim()))[::-1]
+    skipped = call.arg(1, "dim") % target.dim() if rows else None
+    pairs = zip(dims, source[::-1], strict=False)
+    return _written(call, target, {dim: axis for dim, axis in pairs if dim != skipped})
+
+
+def stored(call: OpCall) -> list[Axes]:
+    """Write into a part of a tensor: axes written whole take the names of what was written.
+
+    An element written with the like element of another axis shows that the two axes are the same.
+    """
+    target, key, source = call.args[:3]
+    axes = call.axes(target)
+    value = call.info(target)
+    if value.stage in SCORES:
+        call.results[0].stage = "masked_scores"
+    elif value.stage == "weights" and not isinstance(call.args[2], Tensor):
+        numbers.check_masked_weights(call, value)
+    align_mask(call, key, axes)
+    keys = keys_of(key, len(axes))
+    plain = [k for k in keys if isinstance(k, (int, slice))]
+    lists = [k for k in keys if isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k)]
+    if not isinstance(source, Tensor) or len(plain) + len(lists) < len(keys) or len(lists) > 1:
+        return [axes]
+    sliced = [n for n, k in enumerate(keys) if not isinstance(k, int)]
+    written = dict(zip(sliced[::-1], call.axes(source)[::-1], strict=False))
+    elements = {(size_of(e.axis), e.position): e.axis for e in call.info(source).elements}
+    for n, key in enumerate(keys):
+        if isinstance(key, int):
+            written[n] = elements.get((size_of(axes[n]), key % size_of(axes[n])), ())
+        elif isinstance(key, Tensor):  # places along an axis, not all of it
+            written.pop(n, None)
+    return _written(call, target, written)
+
+
+def _written(call: OpCall, target: Tensor, written: dict[int, Axis]) -> list[Axes]:
+    axes = call.axes(target)
+    for dim, axis in written.items():
+        if size_of(axes[dim]) == size_of(axis):
+            call.ask_about_joined(axes[dim], axis)
+            align(call.names, axes[dim], axis)
+            axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
+    call.info(target).learn(axes, call.names)
+    return [axes]
+
+
 INDEXING = rules(
     ("getitem", getitem),
     ("index_select gather take_along_dim", gather),
+)
+WRITES = rules(
+    ("copy_ index_copy index_add", copied),
+    ("setitem", stored),
 )

@@ -7,6 +7,8 @@ from torch import Tensor
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
+from mha_course.tracing.rules.indexing import repeated_heads
+from mha_course.tracing.unify import unify
 
 
 def cat(call: OpCall) -> list[Axes]:
@@ -70,7 +72,7 @@ def _shared_axis(call: OpCall, column: Axes) -> Axis:
     shared = column[0]
     for axis in column[1:]:
         if size_of(shared) == size_of(axis):
-            name, differs = call.names.unify(shared, axis)
+            name, differs = unify(call.names, shared, axis)
             # Roles that tokens have in scores come first.
             roles = [a for a in (shared, axis) if call.names.label(a) in call.names.roots]
             shared = roles[0] if roles and not differs else name
@@ -84,7 +86,7 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     if len(along) == 1:
         return along[0]
     if set(labels) == {"H_kv"} and all(x is tensors[0] for x in tensors):
-        heads = names.repeated_heads([*range(names.extra["H_kv"])] * len(tensors))
+        heads = repeated_heads(names, [*range(names.extra["H_kv"])] * len(tensors))
         if heads:
             return heads
     wholes = {axis[0].whole for axis in along if len(axis) == 1}
@@ -99,7 +101,7 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
     if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
-        return names.double(along[0])
+        return _double(names, along[0])
     in_heads = "H" in beside or "H_kv" in beside
     if all(map(names.is_token, along)):
         return _joined_tokens(names, along, size, in_heads)
@@ -176,6 +178,14 @@ def _axis_of_elements(call: OpCall, tensors: list[Tensor]) -> Axis:
         if positions == [[position] for position in range(size_of(axis))]:
             return axis
     return ()
+
+
+def _double(names: AxisNamer, axis: Axis) -> Axis:
+    """Return the axis that results when one is concatenated with itself."""
+    whole = unique(2 * size_of(axis), Origin.TILED)
+    names.halves[axis[0]] = whole
+    names.doubles[whole] = axis[0]
+    return (whole,)
 
 
 JOINS = rules(

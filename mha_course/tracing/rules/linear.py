@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
+from typing import Any
 
 from torch import Tensor
 
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, unique, unknown
+from mha_course.tracing.parts import linear_output
 from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
+from mha_course.tracing.unify import align
+
+Letters = list[Any]  # of the axes of a factor, or of the sum
 
 
 def linear(call: OpCall) -> list[Axes]:
@@ -35,7 +41,7 @@ def name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
         return last if size_of(last) == size else unknown(size)
     if label == "kv_rank":
         return (unique(size, Origin.FROM_LATENTS),)
-    width = names.linear_output(size)
+    width = linear_output(names, size)
     if names.label(width) in {*map(names.label, axes[:-1])} - {"?"}:
         return unknown(size)  # no tensor has its width twice
     return width
@@ -49,9 +55,36 @@ def after_linear(values: Sequence[TensorInfo]) -> str:
 def cell(call: OpCall) -> list[Axes]:
     """Take one step of a recurrent network: the state's width is named as a Linear's."""
     *outer, state = call.axes(call.arg(1, "hx"))
-    width = call.names.linear_output(size_of(state))
-    call.names.align(state, width)
+    width = linear_output(call.names, size_of(state))
+    align(call.names, state, width)
     return [[*outer, width]]
+
+
+def axes_of_weight(
+    call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
+) -> Axes:
+    """Name the axes of a weight in a sum of products as a Linear's output is named."""
+    axes = call.axes(tensors[number])
+    names = call.names
+    term = terms[number]
+    rest = {  # of the other factors
+        letter: axis
+        for n, letters in enumerate(terms)
+        for letter, axis in zip(letters, call.axes(tensors[n]), strict=True)
+        if n != number and size_of(axis) > 1
+    }
+    is_new = [letter in out and letter not in rest for letter in term]
+    free = [n for n in compress(range(len(term)), is_new) if names.label(axes[n]) == "?"]
+    summed = [rest[letter] for letter in term if letter in rest and letter not in out]
+    beside = [axis for letter, axis in rest.items() if letter in out]
+    sizes = [size_of(axes[position]) for position in free]
+    usual = "3HD"[-len(free) :]
+    if len(free) > 1 and sizes == [{"3": 3, **names.sizes}.get(name) for name in usual]:
+        for position, name, size in zip(free, usual, sizes, strict=True):
+            axes[position] = names.parse(name, size)
+    elif len(free) == 1 and len(axes) <= 2:
+        axes[free[0]] = name_output(names, beside + summed[:1], sizes[0])
+    return axes
 
 
 LINEAR = rules(

@@ -19,6 +19,7 @@ from mha_course.tracing.axes import (
     unique,
     unknown,
 )
+from mha_course.tracing.parts import parts
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.warnings import Cut, Remark
@@ -133,7 +134,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     if len(sizes) == 1:
         return [block], None
     if len(block) == 1:
-        return names.parts(block[0], tuple(sizes)), None
+        return parts(names, block[0], tuple(sizes)), None
     tidied = names.merge_parts(block)
     if len(tidied) < len(block):  # what was put together is not part of one of the axes
         axis_of = dict(pairs)
@@ -145,7 +146,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
             return [(block[0], *inner[0]), *inner[1:]], None
     if len(set(came_from)) == 1 and not permuted:  # one axis, divided in another way
         whole = unique(math.prod(sizes), name=names.label(block))
-        return names.parts(whole, tuple(sizes)), None
+        return parts(names, whole, tuple(sizes)), None
     is_named = not FEATURES.isdisjoint([factor.name for factor in block])
     origin = Origin.MIXED if is_named else Origin.UNKNOWN
     return [(unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)

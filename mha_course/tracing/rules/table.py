@@ -7,14 +7,13 @@ from mha_course.tracing.rules.copies import COPIES
 from mha_course.tracing.rules.creation import CREATION
 from mha_course.tracing.rules.einsum import EINSUM
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
-from mha_course.tracing.rules.indexing import INDEXING
+from mha_course.tracing.rules.indexing import INDEXING, WRITES
 from mha_course.tracing.rules.joins import JOINS
 from mha_course.tracing.rules.kernels import KERNELS
 from mha_course.tracing.rules.linear import LINEAR
 from mha_course.tracing.rules.reductions import REDUCTIONS
 from mha_course.tracing.rules.reshape import RESHAPES
 from mha_course.tracing.rules.views import VIEWS
-from mha_course.tracing.rules.writes import WRITES
 
 PRODUCTS = LINEAR | MATRIX_PRODUCTS | EINSUM | KERNELS
 SHAPE_ONLY = RESHAPES | VIEWS | COPIES | INDEXING | JOINS

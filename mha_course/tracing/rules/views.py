@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unique, unknown
+from mha_course.tracing.parts import parts, slice_of
 from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
 
 
@@ -83,7 +84,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
         )
         start = moved.first // stride % (2 * size or 1)
         if dims and dims[0].size == 1:
-            names.index_half(axis)
+            index_half(names, axis)
         if len(dims) > 1:
             axis_of |= zip(dims, _windows(names, axis, stride, dims), strict=True)
         elif dims:
@@ -96,7 +97,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
                 elements.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             label = names.label(axis)
-            names.index_half(axis)
+            index_half(names, axis)
             elements.append(Element(axis, label, start))
     rows = [[_axis_of_dim(dim, axis_of) for dim in row] for row in reversed(moved.axes)]
     out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
@@ -114,7 +115,7 @@ def _axis_of_dim(dim: Dim, axis_of: dict[Dim, Axis]) -> Axis:
 def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1 and axis:
-        return names.slice_of(axis, start, size)
+        return slice_of(names, axis, start, size)
     if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
         return names.half(axis)
     if names.label(axis) == "H" and step > 1:
@@ -128,10 +129,19 @@ def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes
     disjoint = window.stride == stride and count.stride == window.size * stride
     if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
         return [unknown(dim.size) for dim in dims]
-    named = names.parts(axis[0], (count.size, window.size))
+    named = parts(names, axis[0], (count.size, window.size))
     if names.is_token(axis):
         names.tokens.update(factor.name for factor in named[0])
     return named
+
+
+def index_half(names: AxisNamer, axis: Axis) -> None:
+    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
+    if whole:
+        other = axis[0]._replace(stride=3 - axis[0].stride)
+        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
+        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
 
 VIEWS = rules(

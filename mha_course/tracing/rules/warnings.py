@@ -7,7 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, size_of
+from mha_course.tracing.unify import groups_differ, in_another_order
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
@@ -184,7 +185,7 @@ def of_broadcast(
         (turned and both, "fold-order-mixed"),
         (turned, "broadcast-of-different-axes"),
         (len(pair) == 1 and "H" in pair, "groups-mixed"),
-        (names.groups_differ(left, right), "kv-repeat-interleaved-wrongly"),
+        (groups_differ(names, left, right), "kv-repeat-interleaved-wrongly"),
         (names.is_width(left) and bool(pair & {"?"} or len(pair) == 1), "rope-layout-mixed"),
         (is_bias and "H" in pair and pair & names.tokens, "broadcast-of-different-axes"),
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),
