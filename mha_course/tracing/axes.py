@@ -48,7 +48,7 @@ class Factor(NamedTuple):
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
 Axes = list[Axis]  # of a tensor
 Names = Iterable[str]
-_numbers = itertools.count(1)
+numbers = itertools.count(1)
 
 
 class Size(int):
@@ -102,11 +102,7 @@ def size_of(axis: Axis) -> int:
 
 def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Factor:
     """Return a factor that differs from all others, usually without a name."""
-    return Factor(name, size, origin=origin, number=next(_numbers))
-
-
-def _name_of_size(sizes: dict[str, int], size: int) -> str:
-    return next((name for name, known_size in sizes.items() if known_size == size), "?")
+    return Factor(name, size, origin=origin, number=next(numbers))
 
 
 def unknown(size: int) -> Axis:
@@ -114,7 +110,7 @@ def unknown(size: int) -> Axis:
     return () if size == 1 else (unique(size),)
 
 
-def _unnamed_factor(axis: Axis) -> Factor | None:
+def unnamed_factor(axis: Axis) -> Factor | None:
     """Return the one unnamed factor of an axis if it, or what it is a part of, is new."""
     if len(axis) != 1 or axis[0].name != "?" or axis[0].origin is Origin.MIXED:
         return None
@@ -124,41 +120,10 @@ def _unnamed_factor(axis: Axis) -> Factor | None:
     return axis[0] if whole.number else None
 
 
-def _is_ambiguous_group(axis: Axis) -> bool:
+def is_ambiguous_group(axis: Axis) -> bool:
     """Return whether this is H_kv or the heads of each, and which is not known yet."""
     whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
     return whole is not None and whole.name == "H"
-
-
-def are_turned_groups(axis: Axis) -> bool:
-    """Return whether query heads were cut into groups, and the groups put last: 0 3 1 4 2 5."""
-    wholes = {factor.whole and factor.whole.name for factor in axis}
-    return wholes == {"H"} and len(axis) == 2 and axis[0].stride < axis[1].stride
-
-
-def _copy_order(axis: Axis) -> Origin | None:
-    """Return whether an axis has its copies, or its pairs, side by side or all of them again."""
-    copies = [factor.origin is Origin.COPIES for factor in axis]
-    if len(axis) == 2 and sum(copies) == 1:
-        return Origin.TILED if copies[0] else Origin.INTERLEAVED
-    if are_turned_groups(axis):
-        return Origin.TILED
-    orders = {factor.origin for factor in axis} & {Origin.INTERLEAVED, Origin.TILED}
-    return orders.pop() if len(orders) == 1 else None
-
-
-def in_another_order(left: Axis, right: Axis) -> bool:
-    """Return whether a factor that both axes have is elsewhere in the other one."""
-    if len(left) < 2 or len(right) < 2:
-        return False
-    left_strides = _strides_of_named(left)
-    right_strides = _strides_of_named(right)
-    return any(left_strides.get(factor, n) != n for factor, n in right_strides.items())
-
-
-def _strides_of_named(axis: Axis) -> dict[Factor, int]:
-    named = [n for n, factor in enumerate(axis) if factor.name != "?" and factor.size > 1]
-    return {axis[n]: size_of(axis[n + 1 :]) for n in named}
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -171,10 +136,6 @@ def _start_of_whole(factors: Sequence[Factor]) -> int | None:
         if stride == whole.size:
             return n
     return None
-
-
-def _without_ones(axis: Axis) -> Axis:
-    return tuple([factor for factor in axis if factor.size > 1])
 
 
 def keep_matching(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
@@ -226,37 +187,6 @@ class AxisNamer:
                 factors.append(Factor(name, self.sizes[name]))
         return tuple(factors)
 
-    def linear_output(self, size: int) -> Axis:
-        """Name the output of a Linear by its width."""
-        axis = self._axes_by_width().get(size)
-        if axis is None:
-            return (unique(size, Origin.LINEAR),)
-        name = axis[0].name if len(axis) == 1 else ""
-        return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
-
-    def _axes_by_width(self) -> dict[int, Axis]:  # what is entered later wins
-        full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
-
-        def several(number: int, name: str, size: int) -> Axis:
-            return (Factor(f"{number}*{name}", number * size, origin=Origin.LINEAR),)
-
-        table = {4 * full: several(4, "C", full)}
-        for name, size in reversed(self.extra.items()):
-            table[size * width] = (Factor(name, size), Factor("D", width))
-            if [*self.extra.values()].count(size) == 1:
-                table[size] = (Factor(name, size),)
-        table[width] = (Factor("D", width),)
-        table |= {n * full: several(n, "C", full) for n in (2, 3)}
-        if heads * width != full:
-            table |= {n * heads * width: several(n, "H*D", heads * width) for n in (2, 3)}
-            table[heads * width] = (Factor("H", heads), Factor("D", width))
-        shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
-        table[full] = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
-        if latents := self.extra.get("kv_rank", 0):
-            table.pop(latents + self.extra.get("D_rope", 0), None)
-        table.pop(0, None)
-        return table
-
     def readings(self, factor: Factor, shape: Sequence[int]) -> Axes:
         """Return the ways to read a new axis such as 3*C that gets a shape, (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
@@ -275,87 +205,6 @@ class AxisNamer:
             orders.insert(2, (width, count, heads))  # not by chance: each is an axis of its own
         return orders
 
-    def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
-        """Name the parts into which one factor is split."""
-        of_pairs = whole.name == "H" and self.extra.get("H_kv") == 2  # or keys beside values
-        if sizes == (2, 2) and (of_pairs or self.is_width((whole,))):  # their use will tell which
-            number = next(_numbers)
-            return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
-        names = self._names_of_parts(whole, sizes)
-        strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
-        factors = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
-        if names[-2:] == ["?", "D"]:  # is it the width of some heads?
-            factors[-1] = factors[-1]._replace(origin=Origin.ASSUMED_D)
-        return [(factor,) if factor.size > 1 else () for factor in factors]
-
-    def _names_of_parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[str]:
-        heads = self.sizes.get("H")
-        first, last = sizes[0], sizes[-1]
-        is_free = whole.origin is Origin.LINEAR
-        if is_free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
-            counts = {"H": heads} | self.extra
-            if last == self.sizes.get("D"):
-                counts["H+2"] = heads + 2  # a key and a value for all heads
-            name = _name_of_size(counts, sizes[-2])
-            if name == "H" and "C" not in self.sizes:  # the first heads give D
-                self.sizes.setdefault("D", last)
-            return [*map(str, sizes[:-2]), name, "D" if last == self.sizes.get("D") else "?"]
-        if len(sizes) != 2:
-            return ["?"] * len(sizes)
-        if whole.name == "D" and 2 in sizes:
-            return ["2" if size == 2 else "D/2" for size in sizes]
-        if whole.name == "H":
-            fewer = _name_of_size(self.extra, first)
-            return ["?", "?"] if fewer == "?" else [fewer, f"H/{fewer}"]
-        if whole.name in self.tokens:  # windows and what is in each
-            return [f"{whole.name}/{last}", str(last)]
-        from_weight = is_free or whole.origin is Origin.FROM_LATENTS
-        if from_weight and first == heads and last != self.sizes.get("C"):
-            return ["H", "?"]
-        return ["?", "?"]
-
-    def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name a piece of an axis: tokens and whole factors keep their names."""
-        if piece := self._piece(axis, start, size):
-            return piece
-        whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
-        if len(axis) == 1 and self.is_token(axis):
-            return (whole._replace(size=size),)
-        if len(axis) == 1 and whole.origin is Origin.LINEAR:
-            self.confirm([axis], Origin.LINEAR)
-            return self.linear_output(size)
-        if whole.name == "H+2" and (start, size) == (0, self.sizes["H"]):
-            return self.parse("H", size)
-        for cut in range(1, len(axis)):
-            if size_of(axis[cut:]) == size and start % size == 0:
-                return axis[cut:]
-        if size == 1:
-            return ()
-        if whole in self.doubles and 2 * size == whole.size:
-            return (self.doubles[whole],)
-        declared = [name for name, n in self.extra.items() if n == size and name.startswith("D")]
-        if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
-            return (Factor(declared[0], size, whole),)
-        if self.is_width((whole,)) and 2 * size == whole.size:
-            return self.half((whole,))
-        is_head = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
-        return (Factor("D" if is_head else "?", size, whole),)
-
-    def _piece(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the pieces of which something was joined, as tokens or latents are."""
-        whole = axis[0]
-        pieces = self.pieces.get((self.root(self.label(axis)), size_of(axis)), [])
-        if len(axis) == 1 and not pieces:
-            names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
-            if whole.origin is Origin.LINEAR:
-                names = ("kv_rank", "D_rope")
-            pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
-        begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
-        if begins[-1] != size_of(axis):
-            return ()
-        by_place = {(begin, size_of(p)): p for begin, p in zip(begins, pieces, strict=False)}
-        return by_place.get((start, size), ())
-
     def is_width(self, axis: Axis) -> bool:
         """Return whether this is D, or a declared part of it such as D_rope."""
         if len(axis) != 1:
@@ -372,24 +221,6 @@ class AxisNamer:
         if whole.origin is Origin.NAMED and self.is_width((whole,)):
             return whole._replace(origin=order)
         return whole
-
-    def patches(self, axis: Axis, size: int, step: int) -> Axis:
-        """Name the patches that a convolution with this stride cuts tokens or pixels into."""
-        if size == size_of(axis):
-            return axis
-        if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not self.is_token(axis):
-            return unknown(size)
-        name = f"{axis[0].name}/{step}"
-        self.tokens.add(name)
-        return (Factor(name, size),)
-
-    def index_half(self, axis: Axis) -> None:
-        """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
-        whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-        if whole:
-            other = axis[0]._replace(stride=3 - axis[0].stride)
-            rest = self.parse("H_kv", 2) if whole.name == "H" else self.half((whole,))
-            self.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
     def merge_parts(self, axis: Axis) -> Axis:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
@@ -426,35 +257,6 @@ class AxisNamer:
         factors = itertools.chain.from_iterable(axes)
         self.confirmed.update([factor for factor in factors if factor.origin is origin])
 
-    def align(self, left: Axis, right: Axis) -> None:
-        """Note that an operation aligns two axes: an unnamed one later takes the other's name."""
-        if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
-            for pair in zip(left, right, strict=True):
-                self.align(pair[:1], pair[1:])
-            return
-        self._align_unnamed(left, right)
-        self._align_unnamed(right, left)
-
-    def _align_unnamed(self, axis: Axis, other: Axis) -> None:
-        unnamed = _unnamed_factor(axis)
-        if unnamed is None or axis == other:
-            return
-        if self.label(other) == "?" and _unnamed_factor(other) is None:
-            return  # nothing will ever name it
-        self.aligned[unnamed].append(other)
-        if unnamed in self.doubles and self.is_width(other):
-            self.aligned[self.doubles[unnamed]].append(self.half(other))
-        whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
-        if unnamed in self.halves and whole:
-            self.aligned[self.halves[unnamed]].append((whole,))
-
-    def double(self, axis: Axis) -> Axis:
-        """Return the axis that results when one is concatenated with itself."""
-        whole = unique(2 * size_of(axis), Origin.TILED)
-        self.halves[axis[0]] = whole
-        self.doubles[whole] = axis[0]
-        return (whole,)
-
     def _resolve(self, factor: Factor) -> Axis:
         """Return what a factor turned out to be, by all that it met directly or indirectly."""
         if factor in self.resolved:
@@ -463,7 +265,7 @@ class AxisNamer:
         axis_by_label: dict[str, Axis] = {}
         for unnamed in group:
             for axis in self.aligned.get(unnamed, ()):
-                other = _unnamed_factor(axis)
+                other = unnamed_factor(axis)
                 if other is None and not self.label(axis).isdigit():
                     axis_by_label[self.label(axis)] = axis
                 elif other is not None and other not in group:
@@ -471,7 +273,7 @@ class AxisNamer:
         roots = set(map(self.root, axis_by_label))
         for unnamed in group:
             name = unnamed.name
-            if _is_ambiguous_group((unnamed,)):
+            if is_ambiguous_group((unnamed,)):
                 name = "H_kv" if unnamed.stride == 2 else "H/H_kv"
             self.resolved[unnamed] = (unnamed._replace(name=name),)
             if len(roots) == 1:  # what met axes of two kinds is none of them
@@ -570,64 +372,3 @@ class AxisNamer:
                 self.roots[name] = root
                 self.tokens.add(name)
         return first, second
-
-    def groups_differ(self, left: Axis, right: Axis) -> bool:
-        """Return whether KV heads meet query heads whose distance is not that of groups."""
-        if "H_kv" not in self.extra or len(left) != 1 or len(right) != 1:
-            return False
-        query, key = (left[0], right[0]) if left[0].whole else (right[0], left[0])
-        whole = query.whole
-        if key.name != "H_kv" or query.name == "H_kv" or whole is None or whole.name != "H":
-            return False
-        return query.stride * query.size != whole.size
-
-    def repeated_heads(self, kv_heads: Sequence[int]) -> Axis:
-        """Return the heads of an axis that has these KV heads, or () if there is no order."""
-        heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
-        if len(kv_heads) != heads or not count or heads % count:
-            return ()
-        if list(kv_heads) == [head * count // heads for head in range(heads)]:
-            return (Factor("H", heads, origin=Origin.INTERLEAVED),)
-        if list(kv_heads) == [head % count for head in range(heads)]:
-            return (Factor("H", heads, origin=Origin.TILED),)
-        return ()
-
-    def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
-        """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
-        if size_of(left) != size_of(right):
-            return (right if size_of(left) == 1 else left), False
-        if size_of(left) == 1:
-            return (left or right), False
-        if in_another_order(left, right) or self.groups_differ(left, right):
-            return (right if self.label(left) == "?" else left), True
-        self.align(left, right)
-        left_factors, right_factors = _without_ones(left), _without_ones(right)
-        right_order = _copy_order(right_factors)
-        orders = {_copy_order(left_factors), right_order}
-        left_label = self.label(left_factors)
-        if orders == {Origin.INTERLEAVED, Origin.TILED}:
-            return (right if left_label == "?" else left), True
-        if orders == {Origin.TILED} and are_turned_groups(left_factors):
-            return right, False
-        if orders == {Origin.TILED} and are_turned_groups(right_factors):
-            return left, False
-        if left_label == self.label(right_factors):
-            says_more = right_order is not None or len(left) < len(right)
-            return (right if says_more else left), False
-        return self._choose_name(left, right, strict)
-
-    def _choose_name(self, left: Axis, right: Axis, strict: bool) -> tuple[Axis, bool]:
-        """Choose between two axes of one length and several names, and say if they differ."""
-        left_label, right_label = self.label(_without_ones(left)), self.label(_without_ones(right))
-        if right_label == "?" or right_label.isdigit():
-            return left, False
-        if left_label == "?" or left_label.isdigit():
-            return (left if _is_ambiguous_group(left) else right), False
-        if self.root(left_label) == self.root(right_label):
-            return (left if left_label == self.root(left_label) else right), False
-        for axis, other in ((left, right), (right, left)):
-            by_width = axis[0].origin is Origin.LINEAR or self.is_unconfirmed(axis)
-            if len(axis) == 1 and by_width and not (strict and self.is_token(other)):
-                self.aligned[axis[0]].append(other)  # it may as well be the other's
-                return other, False
-        return left, True

@@ -16,19 +16,15 @@ from torch import nn
 
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import has_shape
+from mha_course.tracing import letters
+from mha_course.tracing.letters import HEADS, KV_HEADS
 from mha_course.tracing.rules.call import tensors_in
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 Words = dict[str, tuple[str, ...]]  # by argument
 Sizes = Mapping[str, int]
 Tensors = dict[str, torch.Tensor]
-HEADS = (
-    "num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads", "num_head",
-    "nheads", "head_num", "num_attn_heads", "attn_heads", "attention_heads",
-    "n_attention_heads", "number_of_heads",
-)  # fmt: skip
 CONFIGS = ("config", "cfg", "conf", "args", "hparams", "params", "opt")
-KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
 HEAD_WIDTHS = ("head_dim", "d_head", "head_size", "d_kv")
 DECLARED = (  # what arguments, modules and their configs say of sizes
@@ -44,19 +40,6 @@ DECLARED = (  # what arguments, modules and their configs say of sizes
     ("d_ff", ("intermediate_size", "d_ff", "ffn_dim", "d_inner", "n_inner", "encoder_ffn_dim")),
 )
 SIZE_NAMES = {word for _, words in DECLARED for word in words}
-_LETTERS = {  # of other people
-    "B": "b bs batch batch_size",
-    "C": "c dim embed embed_dim d_model hidden hidden_size width",
-    "H": " ".join(("h", *HEADS)),
-    "D": "dh d_head head_dim d_k",
-    "H_kv": " ".join(KV_HEADS),
-    "T": "t",
-    "S": "s",
-    "E": "e",
-}
-LETTERS = {word: name for name, words in _LETTERS.items() for word in words.split()}
-IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
-TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
 NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
 
 
@@ -134,34 +117,13 @@ def _words(text: str, all_text: str) -> tuple[str, ...]:
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         rule = "a pattern names each axis once"
         raise ShapeError("trace", rule, expected='names such as "B S C"', got=repr(text))
-    letters = {letter.upper() for letter in NAME.findall(all_text)}
-    torchs = {"N", "E"} <= letters and "B" not in letters
-    return tuple("*".join(_read(part, words, torchs) for part in word.split("*")) for word in words)
+    if letters.COURSE.issuperset(words):
+        return words
+    return letters.read(words, NAME.findall(all_text))
 
 
 def _written(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").strip("() ").split())
-
-
-def _read(letter: str, words: Sequence[str], torchs: bool) -> str:
-    name = LETTERS.get(letter, letter)
-    if {"H", "W"} <= {word.upper() for word in words}:
-        return IMAGE.get(letter.upper(), name)
-    if torchs:
-        return TORCH.get(letter.upper(), name)
-    if letter == "d":  # Beside heads, d is the width of one.
-        return "D" if {"h", "H", "heads"} & set(words) else "C"
-    return name
-
-
-def channels(patterns: Words, tensors: Tensors, known: Sizes) -> None:
-    """Read C as the channels of a picture where it cannot be the width."""
-    for name, words in patterns.items():
-        sizes = dict(zip(words, tensors[name].shape, strict=True))
-        number = sizes.get("C", 0)
-        is_width = "D" in known or number % known.get("H", 1) == 0
-        if {"Y", "X"} <= sizes.keys() and not (number == known["C"] if "C" in known else is_width):
-            patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
 def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -178,22 +140,6 @@ def words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
     """Return each name of each pattern with its size, in order."""
     rows = [zip(words, tensors[name].shape, strict=True) for name, words in patterns.items()]
     return list(chain.from_iterable(rows))
-
-
-def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
-    """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
-    pairs = words_and_sizes(patterns, tensors)
-    written = {part for word, _ in pairs for part in word.split("*")}
-    heads = sizes.get("H", hints.get("H", 1))
-    if "C" in written:
-        return
-    for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
-        size = dict(pairs)[letter]
-        several = "H" not in written and heads > 1 and not size % heads and hints.get("D") != size
-        if {**hints, **sizes}.get("C", size) == size and (letter == "E" or several):
-            for name, row in patterns.items():
-                parts = [["C" if x == letter else x for x in word.split("*")] for word in row]
-                patterns[name] = tuple(map("*".join, parts))
 
 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:

@@ -23,18 +23,10 @@ from mha_course.tracing.axes import Axes, AxisNamer, Size, keep_matching, size_o
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import OpCall, TensorInfo, op_name, tensors_in
-from mha_course.tracing.rules.contraction import CONTRACTIONS
-from mha_course.tracing.rules.creation import CREATION
-from mha_course.tracing.rules.elementwise import ELEMENTWISE
-from mha_course.tracing.rules.indexing import INDEXING
-from mha_course.tracing.rules.kernels import KERNELS
-from mha_course.tracing.rules.moves import VIEWS
+from mha_course.tracing.rules.table import PRODUCTS, RULES, SHAPE_ONLY
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import Frames, UserFrame
 
-RULES = VIEWS | INDEXING | CONTRACTIONS | KERNELS | ELEMENTWISE | CREATION
-SHAPE_ONLY = {*VIEWS, *INDEXING}
-PRODUCTS = {*CONTRACTIONS, *KERNELS}
 _MOVES = """
     contiguous clone cat concat concatenate stack repeat tile repeat_interleave to reshape flatten
     ravel flip roll index_select getitem gather take_along_dim type reshape_as setitem float double

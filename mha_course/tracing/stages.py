@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.records import Step
 from mha_course.tracing.rules.call import TensorInfo
-from mha_course.tracing.rules.contraction import CONTRACTIONS
-from mha_course.tracing.rules.indexing import INDEXING
-from mha_course.tracing.rules.kernels import KERNELS
-from mha_course.tracing.rules.moves import VIEWS
+from mha_course.tracing.rules.table import PRODUCTS, SHAPE_ONLY
 
 Steps = Sequence[Step]
 Infos = Sequence[TensorInfo]
 BEFORE = ("projection", "split")
-PASSING = {*VIEWS, *INDEXING, "dropout", "contiguous", "clone", "to"}  # keep a Linear's output
+PASSING = {*SHAPE_ONLY, "dropout", "contiguous", "clone", "to"}  # keep a Linear's output
 
 
 def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
@@ -26,7 +23,7 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
     """
     for step, info in zip(steps, infos, strict=True):
         step.stage = info.stage
-    contracts = [step.op in CONTRACTIONS or step.op in KERNELS for step in steps]
+    contracts = [step.op in PRODUCTS for step in steps]
     linears = [contracts[n] and info.from_linear for n, info in enumerate(infos)]
     if contracts == linears:
         return

@@ -16,14 +16,14 @@ each function of torch a rule says where the factors go. Follow them through one
 2. **The call** (``recorder.py``). Torch reports each function that runs. The recorder looks up its
    name (``rules/call.py``), the line and the variable (``source_lines.py``), copies and FLOPs
    (``mha_course/op_counter.py``). Then it asks the function's rule for the axes of the result.
-3. **project** (``rules/contraction.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
+3. **project** (``rules/linear.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
    have put these numbers in any order: how to read them is left open until they are used.
-4. **view** (``rules/moves.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
+4. **view** (``rules/reshape.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
    3, 4 and 6, and the result is B S 3 H D. A shape that fits no reading cuts through factors, as
    ``x.view(2, 4, 5, 6)`` does: ``rules/warnings.py`` then says which mistake it is.
-5. **unbind, transpose** (``rules/moves.py``). They move numbers and change none, so they need no
-   rules: ``replay.py`` runs them again on a tensor whose strides tell where each number came from,
-   and reads the factors off the strides of the result: B S H D, then B H S D.
+5. **unbind, transpose** (``rules/views.py``). They move numbers and change none, so they need no
+   rules: they run again on a tensor without memory, whose strides tell where each number came from.
+   The result is B S H D, then B H S D.
 6. **@** (``rules/contraction.py``). D is summed over. S stands on both sides of the product, so the
    side of the queries becomes T: the scores are B H T S. The other files in ``rules/`` are
    for all other functions of torch, and ``rules/numbers.py`` looks at the scale of scores and at
@@ -33,7 +33,7 @@ each function of torch a rule says where the factors go. Follow them through one
    (``records.py``) become a Trace, which ``render.py`` shows.
 
 A new rule is a function of an OpCall (``rules/call.py``) that returns axes, and a row in the table
-at the end of its file.
+at the end of its file, which ``rules/table.py`` adds to the others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ import torch
 
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
-from mha_course.tracing import guess, notes, patterns, stages
+from mha_course.tracing import guess, letters, notes, patterns, stages
 from mha_course.tracing.axes import Axis, AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
@@ -98,7 +98,7 @@ def trace(
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
     given_sizes = {
-        patterns.LETTERS.get(name, name): patterns.positive(name, size)
+        letters.LETTERS.get(name, name): patterns.positive(name, size)
         for name, size in (sizes or {}).items()
     }
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, given_sizes))
@@ -115,8 +115,8 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
     rows = patterns.assign(axes, tensors)
     if axes is None:
         rows = guess.guess(modules, tensors, hints | sizes)
-    patterns.channels(rows, tensors, hints | sizes)
-    patterns.whole_widths(rows, tensors, sizes, hints)
+    if not letters.COURSE.issuperset(chain.from_iterable(rows.values())):
+        letters.read_by_sizes(rows, tensors, sizes, hints)
     names = _namer(rows, tensors, sizes, hints)
     parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
     paths = {id(inner): path for module in modules for path, inner in module.named_modules()}
@@ -280,6 +280,8 @@ def _is_cut_from_width(axis: Axis) -> bool:
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
     """Drop what repeats another remark, and say where only some of q, k and v are split wrongly."""
+    if not remarks:
+        return remarks
     ids = [remark.id for remark in remarks.values()]
     if "heads-innermost" in ids:  # The merge undoes that order, and would be named once more.
         remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}

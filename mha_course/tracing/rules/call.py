@@ -12,6 +12,7 @@ from mha_course.torch_internals import OpOverload, OpOverloadPacket
 from mha_course.tracing.axes import FEATURES, Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
+from mha_course.tracing.unify import unify
 
 PIECE = "piece of step"  # the label of an Element that is one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
@@ -117,7 +118,9 @@ class OpCall:
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
         """Name an axis of two broadcast tensors; warn where only the sizes agree."""
-        axis, differs = self.names.unify(left, right)
+        if left == right:
+            return left
+        axis, differs = unify(self.names, left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
             rows = [self.info(tensor).labels for tensor in self.tensors]
             self.warn(warnings.of_broadcast(self.names, left, right, rows))
@@ -130,7 +133,7 @@ class OpCall:
             return  # they may be the same tokens by another name
         if not all(label in FEATURES or self.names.counts_tokens(label) for label in labels):
             return
-        if self.names.unify(left, right)[1]:
+        if unify(self.names, left, right)[1]:
             self.warn(warnings.ask("joined-different-axes", left=labels[0], right=labels[1]))
 
     def settle(self, value: TensorInfo, *mistakes: str) -> None:

@@ -1,10 +1,10 @@
-"""Names in sums of products: Linear, matrix products and einsum."""
+"""Names in sums of products, as matrix products are."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -15,48 +15,15 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
-    are_turned_groups,
     size_of,
-    unique,
-    unknown,
 )
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
+from mha_course.tracing.rules.linear import Letters, after_linear, axes_of_weight
+from mha_course.tracing.unify import are_turned_groups, unify
 
-Letters = list[Any]
 AxesByLetter = dict[Any, Axes]
 Infos = list[TensorInfo]
-
-
-def linear(call: OpCall) -> list[Axes]:
-    """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
-    x, weight = call.first(), call.arg(1, "weight")
-    rows = call.axes(weight)[0] if weight.dim() == 2 else ()
-    call.results[0].stage = after_linear(list(map(call.info, call.tensors)))
-    call.results[0].from_linear = True
-    call.names.confirm([call.axes(x)[-1]], Origin.LINEAR)
-    if call.names.label(rows) == "?":
-        rows = _name_output(call.names, call.axes(x), call.outs[0].shape[-1])
-    for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
-        if isinstance(parameter, Tensor) and call.info(parameter).is_parameter:
-            call.info(parameter).learn(axes, call.names)
-    return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
-
-
-def _name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
-    """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
-    last = axes[-1] if axes else ()
-    label = names.label(last)
-    if "H" in map(names.label, axes[:-1]) and label == "D" and size != size_of(last):
-        return unknown(size)  # of each head something else
-    if names.is_token(last) or label == "H":
-        return last if size_of(last) == size else unknown(size)
-    if label == "kv_rank":
-        return (unique(size, Origin.FROM_LATENTS),)
-    width = names.linear_output(size)
-    if names.label(width) in {*map(names.label, axes[:-1])} - {"?"}:
-        return unknown(size)  # no tensor has its width twice
-    return width
 
 
 def matmul(call: OpCall) -> list[Axes]:
@@ -73,34 +40,6 @@ def matmul(call: OpCall) -> list[Axes]:
         for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
             axes[-position] = call.broadcast(axes[-position], axis)
     return [axes]
-
-
-def tensordot(call: OpCall) -> list[Axes]:
-    """Sum products over pairs of axes; inner sums over the last axis of both."""
-    left = call.arg(0, "a", "input")
-    right = call.arg(1, "b", "other")
-    dims = ([-1], [-1]) if call.op == "inner" else call.arg(2, "dims", default=2)
-    if isinstance(dims, int):
-        dims = range(left.dim() - dims, left.dim()), range(dims)
-    pairs = {other % right.dim(): dim % left.dim() for dim, other in zip(*dims, strict=True)}
-    left_letters = list(range(left.dim()))
-    right_letters = [pairs.get(n, left.dim() + n) for n in range(right.dim())]
-    terms = [left_letters, right_letters]
-    out = [letter for letter in chain(*terms) if letter not in pairs.values()]
-    return [contract(call, [left, right], terms, out)]
-
-
-def einsum(call: OpCall) -> list[Axes]:
-    """Sum products as the letters say."""
-    equation, operands = call.args[0], call.args[1:]
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    inputs, arrow, output = equation.replace(" ", "").partition("->")
-    if not arrow:
-        once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
-        dots = "..." if "..." in inputs else ""
-        output = dots + "".join(once)
-    return [spelled(call, list(operands), inputs.split(","), output)]
 
 
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
@@ -124,14 +63,19 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     axes_by_letter: dict[Any, Axes] = defaultdict(list)
     products = all(value.softmax_step < 0 for value in values)
     for number, term in enumerate(terms):
-        factor = _axes_of_factor(call, tensors, terms, number, out)
+        factor = call.axes(tensors[number])
+        if values[number].is_parameter:
+            factor = axes_of_weight(call, tensors, terms, number, out)
         for letter, axis in zip(term, factor, strict=True):
             axes_by_letter[letter].append(axis)
+            known = axis_of.setdefault(letter, axis)
+            if known == axis:
+                continue
             is_summed = letter not in out
-            before = axis_of.get(letter, axis)
-            axis_of[letter], differs = names.unify(before, axis, strict=products and is_summed)
+            strict = products and is_summed
+            axis_of[letter], differs = unify(names, known, axis, strict)
             if differs:
-                _warn_of_mismatch(call, is_summed, before, axis, products)
+                _warn_of_mismatch(call, is_summed, known, axis, products)
     axes = [axis_of[letter] for letter in out]
     summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
@@ -179,35 +123,6 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) ->
         info.labels = tuple(map(names.label, info.axes))
         words = info.softmax_axis.split("*")
         info.softmax_axis = "*".join([swapped.get(word, word) for word in words])
-
-
-def _axes_of_factor(
-    call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
-) -> Axes:
-    """Return the axes of a factor, those of a weight named as a Linear's output is."""
-    axes = call.axes(tensors[number])
-    names = call.names
-    term = terms[number]
-    if not call.info(tensors[number]).is_parameter:
-        return axes
-    rest = {  # of the other factors
-        letter: axis
-        for n, letters in enumerate(terms)
-        for letter, axis in zip(letters, call.axes(tensors[n]), strict=True)
-        if n != number and size_of(axis) > 1
-    }
-    is_new = [letter in out and letter not in rest for letter in term]
-    free = [n for n in compress(range(len(term)), is_new) if names.label(axes[n]) == "?"]
-    summed = [rest[letter] for letter in term if letter in rest and letter not in out]
-    beside = [axis for letter, axis in rest.items() if letter in out]
-    sizes = [size_of(axes[position]) for position in free]
-    usual = "3HD"[-len(free) :]
-    if len(free) > 1 and sizes == [{"3": 3, **names.sizes}.get(name) for name in usual]:
-        for position, name, size in zip(free, usual, sizes, strict=True):
-            axes[position] = names.parse(name, size)
-    elif len(free) == 1 and len(axes) <= 2:
-        axes[free[0]] = _name_output(names, beside + summed[:1], sizes[0])
-    return axes
 
 
 def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
@@ -323,19 +238,6 @@ def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str
         call.warn(warnings.warn("heads-averaged"))
 
 
-def after_linear(values: list[Any]) -> str:
-    """Return the stage that a Linear leads to."""
-    return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
-
-
-def cell(call: OpCall) -> list[Axes]:
-    """Take one step of a recurrent network: the state's width is named as a Linear's."""
-    *outer, state = call.axes(call.arg(1, "hx"))
-    width = call.names.linear_output(size_of(state))
-    call.names.align(state, width)
-    return [[*outer, width]]
-
-
 def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
     """Ask about one query head that reads another KV head than that of its group."""
     by_label = {element.label: element for value in values for element in value.elements}
@@ -353,10 +255,4 @@ def ask_about_tiles(call: OpCall, axes: Axes) -> None:
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 
-CONTRACTIONS = rules(
-    ("linear", linear),
-    ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
-    ("einsum", einsum),
-    ("tensordot inner", tensordot),
-    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
-)
+MATRIX_PRODUCTS = rules(("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul))

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Factor, Origin, Size, axis_of, size_of, unknown
+from mha_course.tracing.axes import (
+    Axes,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    Size,
+    axis_of,
+    size_of,
+    unknown,
+)
+from mha_course.tracing.parts import linear_output
 from mha_course.tracing.rules.call import OpCall, rules
 
 
@@ -25,8 +36,8 @@ def convolve(call: OpCall) -> list[Axes]:
     stride = call.arg(3, "stride", default=1)
     steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
     rows = zip(axes[2:], shape[2:], steps, strict=True)
-    patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
-    channels = call.names.linear_output(shape[1])
+    patches = [_patches(call.names, axis, size, step) for axis, size, step in rows]
+    channels = linear_output(call.names, shape[1])
     if call.names.is_token(axes[1]) and size_of(axes[1]) == shape[1]:
         channels = axes[1]
     elif channels and channels[0].origin is Origin.ASSUMED_D:
@@ -69,6 +80,17 @@ def identity(call: OpCall) -> list[Axes]:
     """Make a square matrix, or one with as many columns as are asked for."""
     rows, columns = call.arg(0, "n"), call.arg(1, "m")
     return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
+
+
+def _patches(names: AxisNamer, axis: Axis, size: int, step: int) -> Axis:
+    """Name the patches that a convolution with this stride cuts tokens or pixels into."""
+    if size == size_of(axis):
+        return axis
+    if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not names.is_token(axis):
+        return unknown(size)
+    name = f"{axis[0].name}/{step}"
+    names.tokens.add(name)
+    return (Factor(name, size),)
 
 
 CREATION = rules(

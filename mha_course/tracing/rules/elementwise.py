@@ -1,16 +1,12 @@
-"""Names in arithmetic with broadcasting, in sums, in softmax, and where no shape changes."""
+"""Names in arithmetic with broadcasting, in softmax, and where no shape changes."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-from torch import Tensor
-
 from mha_course.tracing.axes import Axes, Axis, size_of, unknown
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
-from mha_course.tracing.rules.contraction import check_sum
-from mha_course.tracing.rules.moves import align_mask, is_bool, keys_of
 
 # What may write 0 into some places of a tensor, and keeps the rest.
 WITH_ZEROS = {"tril", "triu", "index_fill", "index_put", "masked_scatter", "scatter"}
@@ -22,78 +18,6 @@ def same(call: OpCall) -> list[Axes]:
     if value.stage == "weights" and call.op.removesuffix("_") in WITH_ZEROS:
         numbers.check_masked_weights(call, value)
     return [call.axes(call.first()) for _ in call.outs]
-
-
-def along(call: OpCall) -> list[Axes]:
-    """Keep the axes of what is normalised or summed up along one; ask if these are the heads."""
-    x = call.first()
-    dim = call.arg(2 if call.op == "normalize" else 1, "dim", "axis")
-    axes = call.axes(x)
-    labels = list(map(call.names.label, axes))
-    tokens = [n for n, axis in enumerate(axes) if call.names.is_token(axis)]
-    if "D" in labels and tokens and labels[dim] == "H" and x.shape[dim] > 1:
-        best = labels.index("D") if call.op == "normalize" else tokens[0]
-        call.warn(warnings.warn("runs-over-heads", op=call.op, dim=best))
-    return same(call)
-
-
-def copied(call: OpCall) -> list[Axes]:
-    """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
-    target = call.first()
-    rows = "index" in call.op
-    source = call.axes(call.arg(3, "source") if rows else call.arg(1, "src"))
-    dims = list(range(target.dim()))[::-1]
-    skipped = call.arg(1, "dim") % target.dim() if rows else None
-    pairs = zip(dims, source[::-1], strict=False)
-    return _written(call, target, {dim: axis for dim, axis in pairs if dim != skipped})
-
-
-def stored(call: OpCall) -> list[Axes]:
-    """Write into a part of a tensor: axes written whole take the names of what was written.
-
-    An element written with the like element of another axis shows that the two axes are the same.
-    """
-    target, key, source = call.args[:3]
-    axes = call.axes(target)
-    value = call.info(target)
-    if value.stage in SCORES:
-        call.results[0].stage = "masked_scores"
-    elif value.stage == "weights" and not isinstance(call.args[2], Tensor):
-        numbers.check_masked_weights(call, value)
-    align_mask(call, key, axes)
-    keys = keys_of(key, len(axes))
-    plain = [k for k in keys if isinstance(k, (int, slice))]
-    lists = [k for k in keys if isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k)]
-    if not isinstance(source, Tensor) or len(plain) + len(lists) < len(keys) or len(lists) > 1:
-        return [axes]
-    sliced = [n for n, k in enumerate(keys) if not isinstance(k, int)]
-    written = dict(zip(sliced[::-1], call.axes(source)[::-1], strict=False))
-    elements = {(size_of(e.axis), e.position): e.axis for e in call.info(source).elements}
-    for n, key in enumerate(keys):
-        if isinstance(key, int):
-            written[n] = elements.get((size_of(axes[n]), key % size_of(axes[n])), ())
-        elif isinstance(key, Tensor):  # places along an axis, not all of it
-            written.pop(n, None)
-    return _written(call, target, written)
-
-
-def _written(call: OpCall, target: Tensor, written: dict[int, Axis]) -> list[Axes]:
-    axes = call.axes(target)
-    for dim, axis in written.items():
-        if size_of(axes[dim]) == size_of(axis):
-            call.ask_about_joined(axes[dim], axis)
-            call.names.align(axes[dim], axis)
-            axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
-    call.info(target).learn(axes, call.names)
-    return [axes]
-
-
-def topk(call: OpCall) -> list[Axes]:
-    """Keep the largest along an axis, which then counts something else."""
-    axes = call.axes(call.first())
-    dim = call.arg(2, "dim", default=-1)
-    axes[dim] = unknown(call.outs[0].shape[dim])
-    return [axes for _ in call.outs]
 
 
 def like(call: OpCall) -> list[Axes]:
@@ -139,27 +63,6 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
         pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
         if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1 and not pixels:
             call.warn(warnings.warn("mask-on-queries"))
-
-
-def reduced(call: OpCall) -> list[Axes]:
-    """Drop axes, or keep them with size 1."""
-    x = call.first()
-    value = call.info(x)
-    dim = call.arg(1, "dim", "axis")
-    if isinstance(dim, Tensor):  # max(a, b)
-        return like(call)
-    dims = list(dim) if isinstance(dim, (tuple, list)) else [dim]
-    every = range(x.dim())
-    dims = list(every) if dim is None else [every[n] for n in dims]
-    reduced = [call.names.label(value.axes[n]) for n in dims]
-    left = [axis for n, axis in enumerate(value.axes) if n not in dims]
-    if call.op in ("mean", "sum"):
-        check_sum(call, value, reduced, list(map(call.names.label, left)))
-    if call.op == "sum" and len(reduced) == 1 and value.stage in (*SCORES, "weights"):
-        call.results[0].reduced_axis = reduced[0]
-    if call.outs[0].dim() == x.dim():
-        left = [() if n in dims else axis for n, axis in enumerate(value.axes)]
-    return [left for _ in call.outs]
 
 
 def softmax(call: OpCall) -> list[Axes]:
@@ -242,18 +145,8 @@ LIKE = """
     invert isnan isinf isfinite where masked_fill lerp addcmul addcdiv complex polar xlogy
     bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power conj_physical angle
 """
-REDUCE = """
-    sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum
-    nanmean vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity
-    kthvalue mode
-"""
 ELEMENTWISE = rules(
     (SAME, same),
-    ("normalize cumsum cumprod cummax cummin logcumsumexp", along),
     (LIKE, like),
-    (REDUCE, reduced),
     ("softmax log_softmax _softmax gumbel_softmax", softmax),
-    ("copy_ index_copy index_add", copied),
-    ("setitem", stored),
-    ("topk", topk),
 )

@@ -10,6 +10,7 @@ from mha_course.tracing.axes import Axes, size_of
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import ask_about_tiles, warn_of_pieces
+from mha_course.tracing.unify import unify
 
 
 def fused(call: OpCall) -> list[Axes]:
@@ -37,7 +38,7 @@ def fused(call: OpCall) -> list[Axes]:
         numbers.check_triangle(call, mask)
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)
-    batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
+    batch = [unify(names, *pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
     return [[*batch, full[-2], v[-1]]]
 

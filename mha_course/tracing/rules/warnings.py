@@ -7,7 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, size_of
+from mha_course.tracing.unify import groups_differ, in_another_order
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
@@ -30,10 +31,6 @@ READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it w
     ("H", "B"): "fold-order-mixed",
     ("3", "H"): "fused-heads-outermost",
     ("3", "H", "D"): "fused-three-innermost",
-}
-SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
-    ("D", "H"): "merge-dim-before-heads",
-    ("B", "D"): "fold-order-mixed",
 }
 
 
@@ -157,21 +154,6 @@ def _index_of_heads(cut: Cut) -> int | None:
     return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
 
 
-def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> Remark | None:
-    """Ask about whole axes that became one that makes no sense."""
-    for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
-        labels = tuple([factor.name for factor in axis if factor.size > 1])
-        name = SENSELESS.get(labels[-2:])
-        if name is None and labels[1:] == ("D",) and names.is_token((axis[-2],)):
-            others = chain.from_iterable([other for other in after if other != axis])
-            if any(factor.name == "H" and factor.size > 1 for factor in others):
-                first = [factor.name for factor in chain.from_iterable(before)][:2]
-                name = "merge-batch-mixed" if first == ["H", "B"] else "merge-without-transpose"
-        if name:
-            return ask(name, axes="tokens and head width")
-    return None
-
-
 def _is_part_of_width(factor: Factor) -> bool:
     return factor.name == "?" and factor.whole is not None and factor.whole.name == "C"
 
@@ -203,7 +185,7 @@ def of_broadcast(
         (turned and both, "fold-order-mixed"),
         (turned, "broadcast-of-different-axes"),
         (len(pair) == 1 and "H" in pair, "groups-mixed"),
-        (names.groups_differ(left, right), "kv-repeat-interleaved-wrongly"),
+        (groups_differ(names, left, right), "kv-repeat-interleaved-wrongly"),
         (names.is_width(left) and bool(pair & {"?"} or len(pair) == 1), "rope-layout-mixed"),
         (is_bias and "H" in pair and pair & names.tokens, "broadcast-of-different-axes"),
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),

@@ -1,0 +1,202 @@
+"""Names in a reshape: the same numbers, in order, and other boundaries between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, chain, product
+from operator import mul
+
+from mha_course.tracing.axes import (
+    FEATURES,
+    Axes,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    axis_of,
+    size_of,
+    unique,
+    unknown,
+)
+from mha_course.tracing.parts import parts
+from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules.call import OpCall, rules
+from mha_course.tracing.rules.warnings import Cut, Remark
+
+ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
+SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
+    ("D", "H"): "merge-dim-before-heads",
+    ("B", "D"): "fold-order-mixed",
+}
+Row = Sequence[Axis]
+Fit = tuple[Axes, list[Cut]]
+Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
+
+
+def reshape(call: OpCall) -> list[Axes]:
+    """Lay the same numbers, in order, into a new shape; some leave other axes alone."""
+    before = call.axes(call.first())
+    shape = call.outs[0].shape
+    start = 0
+    stop = len(before)
+    if call.op in ("flatten", "unflatten") and before:
+        start = call.arg(1, "dim", "start_dim", default=0) % len(before)
+        end = start if call.op == "unflatten" else call.arg(2, "end_dim", default=-1)
+        stop = end % len(before) + 1
+    hints: Axes = []
+    if call.op in ("view", "reshape") and isinstance(call.arg(1, "size", "shape"), int | Sequence):
+        hints = list(map(axis_of, call.ints(1, "size", "shape")))
+    new_shape = shape[start : len(shape) - len(before) + stop]
+    new_axes, cuts = regroup(call.names, before[start:stop], new_shape, hints)
+    if call.op == "flatten":  # what a Linear made keeps its free order
+        new_axes = [call.names.merge_parts(tuple(chain(*before[start:stop])))]
+    after = [*before[:start], *new_axes, *before[stop:]]
+    warn_of_cuts(call, cuts, len(after))
+    if call.op != "unflatten":
+        call.warn(_of_merge(call.names, before, after))
+    return [after]
+
+
+def warn_of_cuts(call: OpCall, cuts: list[Cut], rank: int) -> None:
+    """Warn of factors that were mixed, or ask later where a Linear was free to order them so."""
+    value = call.info(call.first())
+    orders = warnings.READ_IN_ANOTHER_ORDER.values()
+    if rank > len(value.axes):  # what is cut on was no heads
+        call.settle(value, *orders)
+    for cut in cuts:
+        remark = warnings.of_cut(call.names, cut, rank, value.from_linear)
+        if remark and remark.id in orders and remark.is_question:
+            call.pending.setdefault(call.index, remark)
+        else:
+            call.warn(remark)
+
+
+def _of_merge(names: AxisNamer, before: Row, after: Row) -> Remark | None:
+    """Ask about whole axes that became one that makes no sense."""
+    for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
+        labels = tuple([factor.name for factor in axis if factor.size > 1])
+        name = SENSELESS.get(labels[-2:])
+        if name is None and labels[1:] == ("D",) and names.is_token((axis[-2],)):
+            others = chain.from_iterable([other for other in after if other != axis])
+            if any(factor.name == "H" and factor.size > 1 for factor in others):
+                first = [factor.name for factor in chain.from_iterable(before)][:2]
+                name = "merge-batch-mixed" if first == ["H", "B"] else "merge-without-transpose"
+        if name:
+            return warnings.ask(name, axes="tokens and head width")
+    return None
+
+
+def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row = ()) -> Fit:
+    """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
+
+    Args: hints has the axes that the new sizes were read from, as far as they are known.
+    """
+    if 0 in shape:
+        return [unknown(size) for size in shape], []
+    readings = [names.readings(axis[0], shape) if len(axis) == 1 else [axis] for axis in axes]
+    if axes and size_of(axes[-1]) == shape[-1]:  # it stays
+        readings[-1] = [axes[-1]]
+    for axis, ways in zip(axes, readings, strict=True):
+        names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
+    fits = [_fit(names, choice, shape, hints) for choice in product(*readings)]
+    # The fewest cuts, then the fewest axes without a name.
+    return min(fits, key=lambda fit: (len(fit[1]), list(map(names.label, fit[0])).count("?")))
+
+
+def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row) -> Fit:
+    """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
+    flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
+    solid = [pair for pair in flat if pair[0].size > 1]
+    wanted = [size for size in shape if size > 1]
+    have_ends = list(accumulate((factor.size for factor, _ in solid), mul))
+    want_ends = list(accumulate(wanted, mul))
+    common = sorted({*have_ends} & {*want_ends})
+    groups: Axes = []
+    cuts: list[Cut] = []
+    done = [0, 0]
+    for end in common:  # the smallest blocks of equal size
+        ends = [have_ends.index(end) + 1, want_ends.index(end) + 1]
+        filled, cut = _fill(names, solid[done[0] : ends[0]], wanted[done[1] : ends[1]])
+        done = ends
+        groups += filled
+        if cut:
+            cuts.append(cut)
+    following = iter(groups)
+    out = [next(following) if size > 1 else None for size in shape]
+    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, hints)
+    return list(map(names.merge_parts, placed)), cuts
+
+
+def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut | None]:
+    block = tuple([factor for factor, _ in pairs])
+    came_from = [axis for _, axis in pairs]
+    if len(sizes) == 1:
+        return [block], None
+    if len(block) == 1:
+        return parts(names, block[0], tuple(sizes)), None
+    tidied = names.merge_parts(block)
+    if len(tidied) < len(block):  # what was put together is not part of one of the axes
+        axis_of = dict(pairs)
+        return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
+    permuted = sorted(factor.size for factor in block) == sorted(sizes)
+    if not permuted and sizes[0] % block[0].size == 0:  # what comes before the others stays whole
+        inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
+        if not cut and (len(block) == 2 or block[-1].name != "H"):  # heads are seldom divided
+            return [(block[0], *inner[0]), *inner[1:]], None
+    if len(set(came_from)) == 1 and not permuted:  # one axis, divided in another way
+        whole = unique(math.prod(sizes), name=names.label(block))
+        return parts(names, whole, tuple(sizes)), None
+    is_named = not FEATURES.isdisjoint([factor.name for factor in block])
+    origin = Origin.MIXED if is_named else Origin.UNKNOWN
+    return [(unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
+
+
+def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], hints: Row) -> Axes:
+    """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
+    ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
+    free = [position for position, axis in enumerate(out) if axis is None]
+    axes: Axes = [axis or () for axis in out]
+    for slot, axis in enumerate(hints):  # an axis whose size was written is there
+        root = names.root(names.label(axis))
+        of_axis = [pair for pair in ones if names.root(pair[1].name) == root]
+        if slot in free and of_axis and axis:
+            axes[slot] = of_axis[0][1:]
+            free.remove(slot)
+            ones.remove(of_axis[0])
+    if len(free) < len(ones):  # heads go first, to their width, then what has no name
+        inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
+        rest = [pair for pair in ones if pair not in inner]
+        ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
+        ones = [*ones[: len(free)], *inner, *ones[len(free) :]]
+    for slot, (_, factor) in zip(free, ones, strict=False):
+        axes[slot] = () if factor == ONE else (factor,)
+    for position, factor in ones[len(free) :]:
+        _attach(axes, old, flat, position, factor)
+    return axes
+
+
+def _before_width(flat: Axis, position: int) -> bool:
+    return position + 1 < len(flat) and flat[position + 1].name == "D"
+
+
+def _attach(axes: Axes, old_axes: Row, flat: Axis, position: int, factor: Factor) -> None:
+    """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
+    after = flat[position + 1] if position + 1 < len(flat) else None
+    before = flat[position - 1] if position else None
+    joins_right = False
+    if factor.name == "H" and _before_width(flat, position):
+        batch_is_left = before is not None and before.name == "B" and (before,) in axes
+        joins_right = not batch_is_left or (before, factor) in old_axes
+    elif factor.name == "B" and after is not None and after.name == "H":
+        joins_right = (after,) in axes
+    for number, axis in enumerate(axes):
+        if (joins_right or before is None) and axis and axis[0] == after:
+            axes[number] = (factor, *axis)
+            return
+        if not joins_right and axis and axis[-1] == before:
+            axes[number] = (*axis, factor)
+            return
+
+
+RESHAPES = rules(("view reshape view_as reshape_as _unsafe_view ravel flatten unflatten", reshape))

@@ -1,0 +1,152 @@
+"""Names in views, which show the same numbers in another order, or some of them.
+
+Such a call makes no new numbers, so it needs no rule of its own. It runs again on a tensor without
+memory, whose strides tell the axis that each axis of the result came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unique, unknown
+from mha_course.tracing.parts import parts, slice_of
+from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
+
+
+class Dim(NamedTuple):
+    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
+
+    stride: int
+    size: int
+
+
+class Placement(NamedTuple):
+    """The place of a result's first number, and the dims of each axis, the slowest first."""
+
+    first: int
+    axes: list[list[Dim]]
+
+
+Rerun = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
+
+
+@lru_cache(maxsize=4096)
+def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides with gaps, so that every place belongs to one axis only."""
+    strides = [2]
+    for size in shape[:0:-1]:
+        strides.append(strides[-1] * 2 * max(size, 1))
+    return tuple(strides[::-1][: len(shape)])
+
+
+def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
+    """Follow a view by its strides, on a tensor that has the shape only."""
+    places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
+    placements = []
+    for out in rerun(places):
+        dims = map(Dim, out.stride(), out.shape)
+        placements.append(Placement(int(out.storage_offset()), [[dim] for dim in dims]))
+    return placements
+
+
+def view(call: OpCall) -> list[Axes]:
+    """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
+    axes = call.axes(call.first())  # its shape may have changed in place
+    return named(call, axes, of_views(call.rerun, list(map(size_of, axes))))
+
+
+def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False) -> list[Axes]:
+    """Name results whose axes each come from one axis, and note which elements they are."""
+    pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
+    if not unseen:
+        call.elements = [elements for _, elements in pairs]
+    return [result_axes for result_axes, _ in pairs]
+
+
+def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
+    names = call.names
+    present = set(chain(*moved.axes))
+    linear = len(call.outs) > 1 and call.info(call.first()).from_linear
+    axis_of: dict[Dim, Axis] = {}
+    elements: list[Element] = []
+    sizes = list(map(size_of, axes))
+    for stride, size, axis in zip(padded_strides(tuple(sizes)), sizes, axes, strict=True):
+        if (stride, size) in present:
+            axis_of[Dim(stride, size)] = axis
+            continue
+        dims = sorted(
+            (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
+        )
+        start = moved.first // stride % (2 * size or 1)
+        if dims and dims[0].size == 1:
+            index_half(names, axis)
+        if len(dims) > 1:
+            axis_of |= zip(dims, _windows(names, axis, stride, dims), strict=True)
+        elif dims:
+            (dim,) = dims
+            piece = axis_of[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
+            if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
+                outer = axis[: -len(piece)]  # one head's width
+                elements.append(Element(outer, names.label(outer), start // dim.size))
+            elif linear and any(names.is_token((factor,)) for factor in axis):
+                elements.append(Element((), f"{PIECE} {call.index}", number))
+        elif call.op in ("getitem", "select", "unbind"):
+            label = names.label(axis)
+            index_half(names, axis)
+            elements.append(Element(axis, label, start))
+    rows = [[_axis_of_dim(dim, axis_of) for dim in row] for row in reversed(moved.axes)]
+    out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
+    return out[::-1], tuple(elements)
+
+
+def _axis_of_dim(dim: Dim, axis_of: dict[Dim, Axis]) -> Axis:
+    """Name one dim; of two of size 1 at the same place, the first is new."""
+    if dim.size == 1:
+        return axis_of.pop(dim, ())
+    origin = Origin.UNKNOWN if dim.stride else Origin.COPIES
+    return axis_of.get(dim) or (unique(dim.size, origin),)
+
+
+def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
+    """Name a slice; every second number of the head width is half of it."""
+    if step == 1 and axis:
+        return slice_of(names, axis, start, size)
+    if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
+        return names.half(axis)
+    if names.label(axis) == "H" and step > 1:
+        return (Factor("?", size, axis[0], int(step)),)
+    return unknown(size)
+
+
+def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes:
+    """Name how many windows slide along an axis, and how long each is."""
+    count, window = dims
+    disjoint = window.stride == stride and count.stride == window.size * stride
+    if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
+        return [unknown(dim.size) for dim in dims]
+    named = parts(names, axis[0], (count.size, window.size))
+    if names.is_token(axis):
+        names.tokens.update(factor.name for factor in named[0])
+    return named
+
+
+def index_half(names: AxisNamer, axis: Axis) -> None:
+    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
+    if whole:
+        other = axis[0]._replace(stride=3 - axis[0].stride)
+        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
+        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
+
+
+VIEWS = rules(
+    ("transpose swapaxes swapdims permute movedim moveaxis t T mT mH H adjoint", view),
+    ("squeeze unsqueeze", view),
+    ("chunk split split_with_sizes tensor_split hsplit vsplit dsplit", view),
+    ("narrow unbind select diagonal", view),
+)
