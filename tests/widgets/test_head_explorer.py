@@ -509,7 +509,7 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     explorer = HeadExplorer(given, layer=1)
     figure = explorer.picture()
     titles = [ax.get_title("left") for ax in figure.axes[:4]]
-    assert titles == [f"layer 1, head {n}" for n in range(4)]
+    assert titles == [f"sentence 1, head {n}" for n in range(4)]
     assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
     named = HeadExplorer(given[0], queries=["it", "was", "the", "cat", "sat"], follow="cat")
     arcs = named.picture().axes[-1]

@@ -77,10 +77,10 @@ class Maps:
         every = list(np.ndindex(self.numbers.shape[:2]))
         many = self.numbers.size > MANY
         places = [ahead] if many and ahead else every
-        numbers: NDArray[Any] = np.array([self.numbers[place] for place in places], "<f4")
+        matrices = [self.numbers[place] for place in places]
         hidden = np.array([self.hidden[place] for place in places])
-        if many and self.scale.kind == "weights" and np.isfinite(numbers).all():
-            numbers = (numbers.clip(0) * PARTS).round().astype("<u2")
+        packed = many and self.scale.kind == "weights"
+        packed = packed and all(np.isfinite(matrix).all() for matrix in matrices)
         tokens = [self.tokens_of(row) for row in range(len(self.rows))]
         return {
             "shape": list(self.shape), "slots": self.numbers.shape[1],
@@ -90,7 +90,8 @@ class Maps:
             "tokens": [tuple(map(numbered, pair)) for pair in tokens],
             "words": tokens if self.has_words else None,
             "scale": self.scale.message(),
-            "numbers": numbers.tobytes(), "parts": PARTS if numbers.dtype == "<u2" else 1,
+            "numbers": b"".join(map(_in_two_bytes if packed else _in_four_bytes, matrices)),
+            "parts": PARTS if packed else 1,
             "hidden": hidden.tobytes() if hidden.any() else None,
         }  # fmt: skip
 
@@ -138,6 +139,14 @@ class Maps:
             "nans": int(nans.sum()),
             "leak": float(np.abs(numbers * hidden).max()),
         }
+
+
+def _in_four_bytes(matrix: NDArray[np.float32]) -> bytes:
+    return matrix.astype("<f4", copy=False).tobytes()
+
+
+def _in_two_bytes(matrix: NDArray[np.float32]) -> bytes:
+    return (matrix.clip(0) * PARTS).round().astype("<u2").tobytes()
 
 
 def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) -> Maps:

@@ -102,7 +102,6 @@ class HeadExplorer(CourseWidget):
         super().__init__(chosen, options=options, layer=layer, head=head)
         self.row = self._row_at_start(follow)
         self._sentence = self.values.get("sentence", self._sentence)
-        self._describe()
         self._show({})
 
     def _shown(self) -> tuple[int, int]:
@@ -130,6 +129,7 @@ class HeadExplorer(CourseWidget):
         self.text = static.caption(self._maps, *self._shown(), self._followed())
 
     def _drawn(self) -> dict[str, Any]:
+        self._describe()
         ahead = self._shown() if self._ahead else None
         return {**self._maps.message(ahead), "source": self._source}
 
@@ -151,7 +151,6 @@ class HeadExplorer(CourseWidget):
             values["mask"] = mask
         keep = partial(self._keep, sentence, mask)
         self._function.result_to(keep, "weights, such as (H, T, S)", **values)
-        self._describe()
         self._ahead = "moved" in event
 
     def _keep(self, sentence: str, mask: Any, result: Any) -> None:
