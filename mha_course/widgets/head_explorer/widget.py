@@ -134,7 +134,7 @@ class HeadExplorer(CourseWidget):
         return {**self._maps.message(ahead), "source": self._source}
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        """Call the function with what the controls say, unless the rest of the maps is asked for."""
+        """Call the function with what the controls say, unless only the other maps are asked for."""
         self._ahead = False
         if self._function is None or "rest" in event:
             return
