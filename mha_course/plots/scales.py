@@ -85,7 +85,8 @@ def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
     """Return the smallest and the largest number that is seen, and 0 if it is between them."""
     array = np.asarray(numbers)
     mask = np.isfinite(array) if hidden is None else np.isfinite(array) & ~np.asarray(hidden, bool)
-    return float(array.min(where=mask, initial=0.0)), float(array.max(where=mask, initial=0.0))
+    seen = np.where(mask, array, 0)  # the minimum of some cells takes three times as long
+    return float(seen.min(initial=0.0)), float(seen.max(initial=0.0))
 
 
 @cache

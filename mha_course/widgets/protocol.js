@@ -8,22 +8,26 @@ import { answererOf } from "./without_kernel.js";
  * @property {number} serial That of the event it answers.
  * @property {string} trouble What went wrong, or nothing; the rest is then the last good picture.
  * @property {Object<string, any>} values The values of the controls, by name.
+ * @property {any} [only] What this state is about, where there is more than has come.
  *
  * @typedef {object} Event What somebody did. All but its number is the widget's own.
  * @property {number} [serial] By which its answer is known.
  * @property {Object<string, any>} [moved] The new values of controls, by name.
+ * @property {true} [rest] Asks for all of which the last state had only a part.
  */
 
 /** What all widgets show where the kernel does not answer: nobody can tell a busy one from one that is gone. */
 const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not to answer
+const SETTLED = 150; // milliseconds in which nothing came, until the rest is asked for
 
 /**
  * Follow the state of a model, and send it events. `draw(state)` is called with every state that comes, before the next
  * event goes out; `showTrouble(text)` with what went wrong, or nothing.
  *
  * One event is on its way at a time. Of those that are sent meanwhile the newest waits in the place of older ones, so
- * that a slow answer never piles up; where no answer comes in time, whatever is sent next goes out.
+ * that a slow answer never piles up; where no answer comes in time, whatever is sent next goes out. The rest of a state
+ * that came in part is asked for once nothing moves: until then it would be superseded.
  */
 export function connect(model, draw, showTrouble, compute) {
   const answer = answererOf(model, compute);
@@ -32,7 +36,9 @@ export function connect(model, draw, showTrouble, compute) {
   let awaited = null; // the number of the event that is on its way
   let waiting = null; // the event that goes out next
   let timer = null;
+  let resting = null; // until the rest is asked for
 
+  const idle = () => awaited === null && waiting === null;
   function giveUp() {
     awaited = null;
     showTrouble(GONE);
@@ -63,16 +69,19 @@ export function connect(model, draw, showTrouble, compute) {
     showTrouble(state.trouble);
     draw(state);
     pump();
+    clearTimeout(resting);
+    if (state.only) resting = setTimeout(() => idle() && send({ rest: true }), SETTLED);
   }
   model.on("change:state", follow);
   return {
-    idle: () => awaited === null && waiting === null,
+    idle,
     send,
     /** Send the new value of a control, with all that moved since the last event. */
     move: (name, value) => send({ moved: { ...waiting?.moved, [name]: value } }),
     follow,
     stop() {
       clearTimeout(timer);
+      clearTimeout(resting);
       model.off("change:state", follow);
     },
   };

@@ -73,15 +73,40 @@ def test_every_cell_comes_whole(draw, shape):
     assert head["scale"] == scale
 
 
-@pytest.mark.parametrize(("tokens", "size"), [(128, 4), (129, 2)])
+@pytest.mark.parametrize(("tokens", "size"), [(128, 4), (129, 2)])  # of 9 maps
 def test_weights_of_large_maps_come_in_two_bytes(draw, tokens, size):
-    given = weights(draw, 2, tokens, tokens)
+    given = weights(draw, 8, tokens, tokens)
     state, facts, cells, _ = opened(HeadExplorer(given).state)
     assert len(state["numbers"]) == size * cells.size
-    assert np.abs(cells[:2] - given.numpy()).max() < 1e-5
+    assert np.abs(cells[:8] - given.numpy()).max() < 1e-5
     given[0, 0, 0] = math.nan  # for which two bytes have no room
     assert np.isnan(opened(HeadExplorer(given).state)[2][0, 0, 0])
     assert facts[0]["sums"] == pytest.approx([1, 1], abs=1e-5)  # of the numbers before rounding
+
+
+def test_of_many_cells_the_map_that_is_looked_at_comes_first(draw):
+    scores, calls = draw(2, 8, 100, 100), []
+
+    def function(temperature):
+        calls.append(temperature)
+        return (scores / temperature).softmax(-1)
+
+    explorer = HeadExplorer(scores.softmax(-1), mask=causal_mask(100), recompute=function)
+    assert explorer.state["only"] is None  # the cells below may keep the kernel busy
+    explorer.set_state({"layer": 1, "head": 5, "event": {"moved": {"temperature": 2}, "serial": 7}})
+    looked_at = explorer.state
+    assert looked_at["only"] == {"layer": 1, "slot": 5}
+    explorer.event = {"rest": True, "serial": 8}
+    state, facts, cells, hidden = opened(explorer.state)
+    assert (state["only"], state["serial"], calls) == (None, 8, [1.0, 2.0])
+    assert looked_at["facts"] == [facts[1 * 9 + 5]]
+    first = np.frombuffer(looked_at["numbers"], "<u2").reshape(100, 100) / np.float32(maps.PARTS)
+    assert np.array_equal(first, cells[1 * 9 + 5])
+    assert np.abs(first - (scores[1, 5] / 2).softmax(-1).numpy()).max() < 1e-5
+    assert looked_at["hidden"] == hidden[1, 5].tobytes()
+    drawn = in_node("[maps.has({ layer: 1, slot: 5 }), maps.has({ layer: 1, slot: 4 }), "
+                    "[...maps.matrix(maps.only).values.slice(0, 100)]]", looked_at)  # fmt: skip
+    assert drawn == [True, False, pytest.approx(first[0].tolist())]
 
 
 def test_what_is_no_number_stays_none(draw):
@@ -509,7 +534,7 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     explorer = HeadExplorer(given, layer=1)
     figure = explorer.picture()
     titles = [ax.get_title("left") for ax in figure.axes[:4]]
-    assert titles == [f"layer 1, head {n}" for n in range(4)]
+    assert titles == [f"sentence 1, head {n}" for n in range(4)]
     assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
     named = HeadExplorer(given[0], queries=["it", "was", "the", "cat", "sat"], follow="cat")
     arcs = named.picture().axes[-1]
@@ -525,17 +550,17 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
 # ---- what the browser makes of it, in node: data.js and text.js draw nothing ----
 
 
-def in_node(expression, explorer=None):
-    """Evaluate an expression in the widget's scripts, with an explorer's ``maps``."""
+def in_node(expression, state=None):
+    """Evaluate an expression in the widget's scripts, with the ``maps`` of an explorer's state."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("the widget's scripts are tested where node is installed")
-    state = json.dumps(explorer.state if explorer else None, default=list)
+    packet = json.dumps(state, default=list)
     read = (
         "const maps = packet && "
         "readMaps({ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) });"
     )
-    helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
+    helpers = f"const packet = {packet}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
     script = f"""
         import {{ readMaps }} from "{folder}/data.js";
@@ -555,7 +580,7 @@ def in_node(expression, explorer=None):
 def readout(explorer, row, column, *, slot=0):
     """Return what is written where a cell, a row or a column is pointed at."""
     at, lit = {"layer": 0, "slot": slot}, {"row": row, "column": column}
-    return in_node(f"readoutOf(maps, {json.dumps(at)}, {json.dumps(lit)})", explorer)
+    return in_node(f"readoutOf(maps, {json.dumps(at)}, {json.dumps(lit)})", explorer.state)
 
 
 def test_numbers_can_be_read_on_every_colour():
@@ -585,7 +610,8 @@ def test_cells_rows_and_columns_are_put_into_words():
 
 def test_what_is_unusual_is_noted():
     def notes(given, **options):
-        return in_node("notesOf(maps, { layer: 0, slot: 0 })", HeadExplorer(given, **options))
+        state = HeadExplorer(given, **options).state
+        return in_node("notesOf(maps, { layer: 0, slot: 0 })", state)
 
     assert notes(np.eye(2)) == []
     over = notes([[0.9, 0.6], [0.1, 0.4]])

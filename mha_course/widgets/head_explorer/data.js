@@ -18,6 +18,7 @@ const THUMBNAIL = 128; // cells of a small picture's longer side: more could not
  * @typedef {object} ExplorerState
  * @property {[number, number, number, number]} shape R layers or sentences, H heads, T queries, S keys
  * @property {number} slots the maps of a layer: its heads and their average
+ * @property {{ layer: number, slot: number } | null} only the one map whose facts and numbers came, ahead of the rest
  * @property {Facts[]} facts one a map
  * @property {string[]} rows what each layer is called
  * @property {[string[], string[]][]} tokens queries and keys of each layer
@@ -36,11 +37,12 @@ const THUMBNAIL = 128; // cells of a small picture's longer side: more could not
  */
 export function readMaps(state) {
   const [R, H, T, S] = state.shape;
-  const { slots, scale, parts } = state;
+  const { slots, scale, parts, only } = state;
   const { buffer } = bytesOf(state.numbers);
   const numbers = parts === 1 ? new Float32Array(buffer) : new Uint16Array(buffer);
   const hidden = state.hidden && bytesOf(state.hidden);
-  const index = ({ layer, slot }) => layer * slots + slot;
+  const has = ({ layer, slot }) => !only || (layer === only.layer && slot === only.slot);
+  const index = ({ layer, slot }) => (only ? 0 : layer * slots + slot);
   const facts = (at) => state.facts[index(at)];
   const read = new Map(); // maps that were asked for, whole
 
@@ -64,5 +66,5 @@ export function readMaps(state) {
   }
   const thumbnail = (at) => every(Math.ceil(Math.max(T, S) / THUMBNAIL), at);
   const areWeights = scale.kind === "weights";
-  return { ...state, ...scale, R, H, T, S, areWeights, facts, matrix, thumbnail };
+  return { ...state, ...scale, R, H, T, S, areWeights, has, facts, matrix, thumbnail };
 }

@@ -28,7 +28,7 @@ export function followPointer(explorer) {
 
 function chooseHead(explorer, { key }) {
   const step = { PageUp: -1, PageDown: 1 }[key];
-  const { layer, slot } = explorer.current();
+  const { layer, slot } = explorer.chosen();
   if (step) explorer.choose({ layer, slot: slot + step });
   return Boolean(step);
 }
@@ -53,7 +53,7 @@ export function pressSentence(explorer, event) {
 /** Answer to a key among the small pictures, and say whether it was one of ours. */
 export function pressThumb(explorer, { key }) {
   const { maps, thumbs, list } = explorer;
-  const { layer, slot } = explorer.current();
+  const { layer, slot } = explorer.chosen();
   const [last, from] = [thumbs.length - 1, layer * maps.slots + slot];
   const columns = () => getComputedStyle(list).gridTemplateColumns.split(" ").length;
   const across = maps.R > 1 ? maps.slots : columns();

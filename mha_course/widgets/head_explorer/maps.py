@@ -31,7 +31,7 @@ MAX_TOKENS = 512  # a cell is a pixel then
 MAX_WORDS = 40  # of a sentence that is written on one line
 MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
-MANY = 128 * 128  # cells of a map; the weights of larger ones are sent in two bytes each
+MANY = 9 * 128 * 128  # cells; of more, weights are sent in two bytes each, and one map comes first
 PARTS = 60_000  # of 1, which such a weight is a whole number of
 
 
@@ -68,22 +68,31 @@ class Maps:
         unnamed = [str(n) for n in range(T)] == self.tokens[0][0]
         return self.scale.kind == "weights" and max(T, S) <= MAX_WORDS and S > 1 and not unnamed
 
-    def message(self) -> dict[str, Any]:
-        """Return what the browser draws: facts, numbers, a byte a hidden cell."""
-        numbers: NDArray[Any] = self.numbers.astype("<f4", copy=False)
-        large = self.scale.kind == "weights" and self.numbers[0, 0].size > MANY
-        if large and np.isfinite(numbers).all():
-            numbers = (numbers.clip(0) * PARTS).round().astype("<u2")
+    def message(self, ahead: tuple[int, int] | None = None) -> dict[str, Any]:
+        """Return what the browser draws: facts, numbers, a byte a hidden cell.
+
+        Args: ahead is the row and slot of the map that is looked at: of many cells this map is sent
+            alone, and the browser asks for the rest.
+        """
+        every = list(np.ndindex(self.numbers.shape[:2]))
+        many = self.numbers.size > MANY
+        places = [ahead] if many and ahead else every
+        matrices = [self.numbers[place] for place in places]
+        hidden = np.array([self.hidden[place] for place in places])
+        packed = many and self.scale.kind == "weights"
+        packed = packed and all(np.isfinite(matrix).all() for matrix in matrices)
         tokens = [self.tokens_of(row) for row in range(len(self.rows))]
-        facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
-            "shape": list(self.shape), "slots": self.numbers.shape[1], "facts": facts,
+            "shape": list(self.shape), "slots": self.numbers.shape[1],
+            "only": None if places == every else dict(zip(("layer", "slot"), *places, strict=True)),
+            "facts": [self._facts(*place) for place in places],
             "rows": self.rows,
             "tokens": [tuple(map(numbered, pair)) for pair in tokens],
             "words": tokens if self.has_words else None,
             "scale": self.scale.message(),
-            "numbers": numbers.tobytes(), "parts": PARTS if numbers.dtype == "<u2" else 1,
-            "hidden": self.hidden.tobytes() if self.hidden.any() else None,
+            "numbers": b"".join(map(_in_two_bytes if packed else _in_four_bytes, matrices)),
+            "parts": PARTS if packed else 1,
+            "hidden": hidden.tobytes() if hidden.any() else None,
         }  # fmt: skip
 
     def tokens_of(self, row: int) -> tuple[list[str], list[str]]:
@@ -101,9 +110,11 @@ class Maps:
         if not visible.any():
             return None
         choosing = visible & (visible.sum(axis=1, keepdims=True) > 1)
-        queries, keys = self.tokens_of(row)
-        differ = choosing & (np.array(queries)[:, None] != keys) & distinct
-        best = next(cells for cells in (differ, choosing, visible) if cells.any())
+        preferred = [choosing, visible]
+        if distinct:  # which is slow for many tokens
+            queries, keys = self.tokens_of(row)
+            preferred.insert(0, choosing & (np.array(queries)[:, None] != keys))
+        best = next(cells for cells in preferred if cells.any())
         candidates = np.where(best, matrix, -np.inf)
         query, key = np.unravel_index(candidates.argmax(), matrix.shape)
         return int(query), int(key)
@@ -130,19 +141,22 @@ class Maps:
         }
 
 
+def _in_four_bytes(matrix: NDArray[np.float32]) -> bytes:
+    return matrix.astype("<f4", copy=False).tobytes()
+
+
+def _in_two_bytes(matrix: NDArray[np.float32]) -> bytes:
+    return (matrix.clip(0) * PARTS).round().astype("<u2").tobytes()
+
+
 def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) -> Maps:
     """Bring weights of 2 to 5 axes, names and a mask to one form, or raise ShapeError."""
-    shape = tuple(getattr(weights, "shape", ()))
-    if len(shape) >= 2:  # before many numbers are copied
-        _check_size(shape)
-    array = as_numbers(PLACE, weights)
-    _check_size(array.shape)
-    five = (1,) * (5 - array.ndim) + array.shape
-    L, B, H, T, S = five
+    array = numbers_of(weights)
+    L, B, H, T, S = (1,) * (5 - array.ndim) + array.shape
     names = _names(B, T, S, queries, keys)
     hidden = _hidden(mask, array.shape).reshape(L * B, H, T, S)
     with np.errstate(over="ignore", invalid="ignore"):  # the average of inf and -inf is NaN
-        numbers = array.reshape(L * B, H, T, S).astype(np.float32)
+        numbers = array.reshape(L * B, H, T, S).astype(np.float32, copy=H == 1)
         if H > 1:
             numbers = np.concatenate([numbers, numbers.mean(1, keepdims=True)], 1)
             hidden = np.concatenate([hidden, hidden.all(1, keepdims=True)], 1)
@@ -153,7 +167,17 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
     layers = [f"layer {n}" for n in range(L)] if L > 1 else [""]
     sentences = [f"sentence {n}" for n in range(B)] if B > 1 else [""]
     rows = [", ".join(filter(None, pair)) for pair in product(layers, sentences)]
-    return Maps(numbers, H, names, hidden | np.isneginf(numbers), tolerance, rows)
+    return Maps(numbers, H, names, hidden | (numbers == -np.inf), tolerance, rows)
+
+
+def numbers_of(weights: Any) -> NDArray[Any]:
+    """Return weights of 2 to 5 axes as an array, or raise ShapeError."""
+    shape = tuple(getattr(weights, "shape", ()))
+    if len(shape) >= 2:  # before many numbers are copied
+        _check_size(shape)
+    array = as_numbers(PLACE, weights)
+    _check_size(array.shape)
+    return array
 
 
 def _check_size(shape: tuple[int, ...]) -> None:

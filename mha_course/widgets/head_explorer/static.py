@@ -16,7 +16,7 @@ from mha_course.widgets.head_explorer.maps import Maps
 
 MAX_HEADS = 16  # as many as can be told apart in a picture
 SENTENCE = 2.3  # inches
-MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes seconds
+MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes long
 
 
 def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
@@ -52,27 +52,27 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     """Draw the sentence with its arcs, and below it up to 16 heads of the layer; or one head if
     numbers are not weights or tokens are many.
     """
-    R, H, T, S = maps.shape
+    _, H, T, S = maps.shape
     matrices = maps.numbers[layer]
     mask = ~maps.hidden[layer]
     words = maps.tokens_of(layer)
     queries, keys = ([shorten(name) for name in names] for names in words)
     style: dict[str, Any] = {"queries": queries, "keys": keys, "scale": maps.scale}
-    if H > 1 and maps.scale.kind == "weights" and max(T, S) <= MAX_TOKENS:
-        heads = slice(min(H, MAX_HEADS))
-        above = layer if R > 1 else None
-        top = SENTENCE if maps.has_words else 0.0
-        grid = plots.head_grid(matrices[heads], mask=mask[heads], layer=above, top=top, **style)
-        if maps.has_words:
-            fraction = top / grid.get_figheight()
-            ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
-            name = _name(maps, layer, slot, "average of heads")
-            plots.sentence_arcs(ax, words, matrices[slot, row], row, colour=colour, title=name)
-            if slot < len(grid.axes) - 2:
-                plots.frame_row(grid.axes[slot], row)
-        return grid
     title = _name(maps, layer, slot, "average of heads")
-    return plots.heatmap(matrices[slot], mask=mask[slot], title=title, **style)
+    few = max(T, S) <= MAX_TOKENS
+    if few and (H == 1 or maps.scale.kind != "weights"):
+        return plots.heatmap(matrices[slot], mask=mask[slot], title=title, **style)
+    heads = list(range(min(H, MAX_HEADS))) if few else [slot]
+    titles = [_name(maps, layer, head, "average of heads") for head in heads]
+    top = SENTENCE if maps.has_words else 0.0
+    grid = plots.head_grid(matrices[heads], mask=mask[heads], titles=titles, top=top, **style)
+    if maps.has_words:
+        fraction = top / grid.get_figheight()
+        ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
+        plots.sentence_arcs(ax, words, matrices[slot, row], row, colour=colour, title=title)
+        if slot < len(grid.axes) - 2:
+            plots.frame_row(grid.axes[slot], row)
+    return grid
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:

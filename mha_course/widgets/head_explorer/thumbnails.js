@@ -31,7 +31,7 @@ export function makeThumbs(maps, list, choose) {
 
 /** Mark which head is shown; one of all is reached with Tab. */
 export function markThumbs(thumbs, maps, shown) {
-  for (const { at, node } of thumbs) {
+  for (const { at, node } of thumbs.filter((thumb) => maps.has(thumb.at))) {
     const { entropy } = maps.facts(at);
     const chosen = shown.layer === at.layer && shown.slot === at.slot;
     const label = `${nameOf(maps, at)}${entropy === null ? "" : `, entropy ${number(entropy)}`}`;
@@ -43,8 +43,9 @@ export function markThumbs(thumbs, maps, shown) {
   }
 }
 
+/** Paint those whose maps have come. */
 export function paintThumbs(thumbs, maps, palette) {
-  for (const { at, canvas, entropy } of thumbs) {
+  for (const { at, canvas, entropy } of thumbs.filter((thumb) => maps.has(thumb.at))) {
     paintCells(canvas, maps.thumbnail(at), { ...maps, palette });
     setText(entropy, entropyText(maps, at));
   }

@@ -108,8 +108,13 @@ class Explorer extends Stage {
     return this.list.contains(target) && pressThumb(this, event);
   }
 
-  /** Return which map is shown: of new maps there may be fewer than before. */
+  /** Return which map is shown: the chosen one, or the only one that has come. */
   current() {
+    return this.maps.only ?? this.chosen();
+  }
+
+  /** Return which map is chosen: of new maps there may be fewer than before. */
+  chosen() {
     const within = (name, count) => clamp(this.model.get(name), 0, count - 1);
     return { layer: within("layer", this.maps.R), slot: within("head", this.maps.slots) };
   }

@@ -23,7 +23,7 @@ from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer import controls, static
-from mha_course.widgets.head_explorer.maps import PLACE, read
+from mha_course.widgets.head_explorer.maps import PLACE, numbers_of, read
 from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
 
 HERE = Path(__file__).parent
@@ -88,6 +88,7 @@ class HeadExplorer(CourseWidget):
         self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(device)
         chosen: list[Control] = []
         self._function = None
+        self._ahead = False  # whether the map that is looked at is sent before the others
         if recompute is not None:
             mask_at_start = controls.choice_of_mask(self._maps.hidden)
             chosen = controls.controls_of(recompute, self._sentence, mask_at_start)
@@ -101,7 +102,6 @@ class HeadExplorer(CourseWidget):
         super().__init__(chosen, options=options, layer=layer, head=head)
         self.row = self._row_at_start(follow)
         self._sentence = self.values.get("sentence", self._sentence)
-        self._describe()
         self._show({})
 
     def _shown(self) -> tuple[int, int]:
@@ -129,11 +129,14 @@ class HeadExplorer(CourseWidget):
         self.text = static.caption(self._maps, *self._shown(), self._followed())
 
     def _drawn(self) -> dict[str, Any]:
-        return {**self._maps.message(), "source": self._source}
+        self._describe()
+        ahead = self._shown() if self._ahead else None
+        return {**self._maps.message(ahead), "source": self._source}
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        """Call the function with what the controls say."""
-        if self._function is None:
+        """Call the function with what the controls say, unless only the other maps are asked for."""
+        self._ahead = False
+        if self._function is None or "rest" in event:
             return
         self.values |= controls.read_values(self._controls, event.get("moved", {}))
         values = dict(self.values)
@@ -148,18 +151,17 @@ class HeadExplorer(CourseWidget):
             values["mask"] = mask
         keep = partial(self._keep, sentence, mask)
         self._function.result_to(keep, "weights, such as (H, T, S)", **values)
-        self._describe()
+        self._ahead = "moved" in event
 
     def _keep(self, sentence: str, mask: Any, result: Any) -> None:
         """Read a result; tokens that it does not name are the sentence's, or as before."""
         weights, queries, keys = controls.split_result(result)
-        maps = read(weights, queries, keys)
-        _, _, T, S = maps.shape
+        B, _, T, S = (1, 1, *numbers_of(weights).shape)[-4:]
         if queries is None:
             words = sentence.split() if sentence != self._sentence else []
             if words and len(words) != T:
                 words = words_of(sentence)
-            if self._maps.shape[2:] == (T, S) and len(self._maps.tokens) == len(maps.tokens):
+            if self._maps.shape[2:] == (T, S) and len(self._maps.tokens) == B:
                 queries, keys = ([names[side] for names in self._maps.tokens] for side in (0, 1))
             queries = words if len(words) == T else queries
             keys = words if len(words) == S else keys

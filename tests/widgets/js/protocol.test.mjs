@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { connect } from "../../../mha_course/widgets/protocol.js";
 
 const PATIENCE = 3000; // milliseconds, after which a kernel is said not to answer
+const SETTLED = 150; // milliseconds in which nothing came, until the rest is asked for
 const GONE = /^The kernel does not answer/;
 
 /** Make a model that keeps what is sent, a connection to it, and what it draws and says; the test turns the clock. */
@@ -21,8 +22,8 @@ function connected(context) {
     on: (name, call) => name === "change:state" && followers.add(call),
     off: (name, call) => name === "change:state" && followers.delete(call),
   };
-  const answer = (serial, trouble = "") => {
-    state = { serial, trouble, values: {} };
+  const answer = (serial, { trouble = "", only } = {}) => {
+    state = { serial, trouble, values: {}, only };
     for (const call of followers) call();
   };
   function draw(now) {
@@ -68,11 +69,41 @@ test("controls that move while the kernel is busy go out together, each with its
   assert.deepEqual(sent[2].moved, { mask: "none" }); // what was answered is not sent again
 });
 
+test("the rest is asked for once nothing moves, of the newest state alone, and never in the way of a move", (context) => {
+  const { kernel, sent, drawn, answer } = connected(context);
+  const first = { only: { layer: 0, slot: 0 } };
+  kernel.move("scale", 1);
+  answer(sent[0].serial, first);
+  context.mock.timers.tick(SETTLED - 1);
+  kernel.move("scale", 2);
+  context.mock.timers.tick(SETTLED); // the rest of the state before would be superseded
+  answer(sent[1].serial, first);
+  assert.equal(sent.length, 2);
+  context.mock.timers.tick(SETTLED - 1);
+  kernel.move("scale", 3);
+  answer(sent[2].serial, first);
+  context.mock.timers.tick(SETTLED - 1);
+  assert.equal(sent.length, 3);
+  context.mock.timers.tick(1);
+  assert.equal(sent[3].rest, true);
+  kernel.move("scale", 4); // too late: the rest is drawn, and then this
+  answer(sent[3].serial);
+  assert.deepEqual(sent[4].moved, { scale: 4 });
+  answer(sent[4].serial);
+  assert.deepEqual(drawn, sent.map(({ serial }) => serial)); // prettier-ignore
+  context.mock.timers.tick(SETTLED);
+  assert.equal(sent.length, 5); // all of it has come
+  answer(0, first);
+  kernel.stop();
+  context.mock.timers.tick(SETTLED);
+  assert.equal(sent.length, 5);
+});
+
 test("every state is drawn, an answer to another view as well, and what went wrong is said", (context) => {
   const { kernel, sent, drawn, troubles, answer } = connected(context);
   kernel.follow();
   kernel.send({});
-  answer(sent[0].serial - 0.5, "no number");
+  answer(sent[0].serial - 0.5, { trouble: "no number" });
   assert.ok(!kernel.idle()); // that was another's
   answer(sent[0].serial);
   assert.ok(kernel.idle());
