@@ -528,7 +528,8 @@ BY_STAGE = [  # known by the rule that is broken, without numbers
     mistake(
         "dtype-changed",
         stage="narrow",
-        crashes="same dtype, but got(:| query)|Float,? and Double|scalar type .* but found",
+        crashes="same dtype, but got(:| query)|same datatype|Float,? and Double|scalar type .* but "
+        "found",
     ),
     mistake("not-an-int", stage="no int"),
     mistake("size-hard-coded", stage="sizes"),

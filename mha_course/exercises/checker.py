@@ -49,12 +49,17 @@ from mha_course.exercises import progress_store, sandbox
 from mha_course.exercises.catalogue import find_exercise
 from mha_course.exercises.explanation import explain_drawn, explain_first, explain_pass
 from mha_course.exercises.report import Report
-from mha_course.exercises.rules import ALL_RULES, IN_FLOAT32, WITH_GRADIENTS, Attempt, attempt
+from mha_course.exercises.rules import (
+    ALL_RULES,
+    COARSE,
+    IN_FLOAT32,
+    WITH_GRADIENTS,
+    Attempt,
+    attempt,
+)
 from mha_course.exercises.spec import Exercise, Stage
 from mha_course.markup import count, isolate_text
 
-# Results in float32 must come this near where scores are as far apart as in some special cases.
-_COARSE = 1e-3
 # The instructions of Python that do nothing but return a constant.
 _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 # How many checks of each exercise failed in this session since the last one that passed.
@@ -130,7 +135,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
 
 def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
     """Judge an answer that only stops in float64, since a part of it is float32 in any case."""
-    coarse = max(exercise.tolerance, _COARSE)
+    coarse = max(exercise.tolerance, COARSE)
     first = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
     if first.fault:
         return False

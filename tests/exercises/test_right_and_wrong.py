@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from mha_course import positions
 from mha_course.exercises import NAMES, check
 from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.sandbox import is_float
 
 
 def rows_and_columns(n):
@@ -197,6 +198,23 @@ def by_log_sum_exps(maxima, sums, contexts):
     return torch.einsum("kbht,kbhtd->bhtd", weights, contexts)
 
 
+def in_float32(name):
+    """Return a right answer that computes in float32, where scores are far apart as well."""
+
+    def answer(*given):
+        return getattr(solutions, name)(*(x.float() if is_float(x) else x for x in given))
+
+    return answer
+
+
+def by_qr(weights, v):
+    """Step along a direction that comes from a factorisation without a gradient."""
+    kept = torch.cat((v, torch.ones_like(v[:, :1])), 1)
+    direction = torch.linalg.qr(kept, mode="complete").Q[:, -1]
+    room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)
+    return weights + room * direction
+
+
 # Other kinds of results, other dtypes on the way, and PyTorch's own functions. ``solutions`` has
 # another style of each exercise.
 RIGHT = {
@@ -212,6 +230,7 @@ RIGHT = {
     "masked_softmax": [
         lambda x, m: x.masked_fill(~m, -torch.inf).softmax(-1).nan_to_num(),
         lambda x, m: x.masked_fill(~m, -1e4).softmax(-1) * m.any(-1, keepdim=True),
+        in_float32("masked_softmax"),
     ],
     "entropy": [
         lambda w: torch.distributions.Categorical(probs=w).entropy(),  # divides by sums of 1
@@ -228,9 +247,13 @@ RIGHT = {
             a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)
         ],
         lambda d: [nn.Parameter(w.float()) for w in solutions.build_subtractor(d)],
+        lambda d: torch.stack(solutions.build_subtractor(d)),
         lambda d: torch.stack(solutions.build_subtractor(d)).numpy(),
     ],
-    "multi_head_attention": [lambda x, *rest: list(whole(x, x, *rest))],
+    "multi_head_attention": [
+        lambda x, *rest: list(whole(x, x, *rest)),
+        in_float32("multi_head_attention"),
+    ],
     "MultiHeadAttention": [Fused, WithoutKeyBias],
     "parameter_count": [lambda c, h, bias: np.int64(4 * c * (c + bias))],
     "project_qkv": [
@@ -239,7 +262,7 @@ RIGHT = {
     "fused_mha": [by_split],
     "to_attend": [named],
     "additive_mask": [lambda m, dtype: m.to(dtype).log()],
-    "cross_attention": [whole],
+    "cross_attention": [whole, in_float32("cross_attention")],
     "sinusoidal_encoding": [sines],
     "rope": [rotate],
     "gather_pages": [
@@ -254,7 +277,15 @@ RIGHT = {
     "merge_partials": [
         by_log_sum_exps,
     ],
-    "layer_norm": [lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps)],
+    "layer_norm": [
+        lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps),
+        lambda x, g, b, eps=1e-5: g * nn.LayerNorm(x.size(-1), eps)(x) + b,
+    ],
+    "next_token_targets": [
+        lambda ids: [
+            torch.tensor([r[cut] for r in ids.tolist()]) for cut in (slice(-1), slice(1, None))
+        ],
+    ],
     "patchify": [lambda images, p: F.unfold(images, p, stride=p).mT],
     "accept_or_redraw": [
         lambda p, q, w, u: (bool(u < min(1.0, p[w] / q[w])), missing(p, q)),
@@ -266,7 +297,7 @@ RIGHT = {
     ],
     "gpt2_attention": [by_module],
     "to_half_split": [positions.projection_to_half_split],
-    "other_weights": [drawn],
+    "other_weights": [drawn, by_qr],
 }
 
 
