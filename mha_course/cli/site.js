@@ -61,7 +61,7 @@ function follow() {
 /** Let keys scroll what is wider than its place. */
 function reach() {
   for (const part of document.querySelectorAll(
-    "article :is(pre, table, figure, math, .html):not(.live *)",
+    "article :is(pre, p, table, figure, math, .html):not(.live *)",
   ))
     if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
     else part.removeAttribute("tabindex");

@@ -51,7 +51,7 @@ _PAGE = """<!doctype html>
 <meta property="og:image" content="{card}"><link rel="icon" href="{icon}">
 <style>{style}</style></head><body>
 <a class="skip" href="#text">Skip to the text</a>
-<header class="masthead"><a href="index.html">{site}</a>
+<header class="masthead"><a href="index.html">Multi-head attention<span>, step by step</span></a>
 <details class="lessons">
 <summary title="Search (/)">Lessons<span hidden> and search</span></summary><div>
 <input type="search" hidden placeholder="Search all lessons" aria-label="Search"><output></output>
@@ -81,7 +81,6 @@ def document(
         title=escape(title),
         text=escape(text),
         url=escape(url),
-        site=NAME,
         card=escape(url.rpartition("/")[0] + f"/{CARD}"),
         icon=_ICON,
         style="\n".join([*sheets, rendering.styles(), *(view["css"] for view in named)]),
