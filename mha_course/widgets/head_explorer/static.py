@@ -60,9 +60,10 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     style: dict[str, Any] = {"queries": queries, "keys": keys, "scale": maps.scale}
     if H > 1 and maps.scale.kind == "weights" and max(T, S) <= MAX_TOKENS:
         heads = slice(min(H, MAX_HEADS))
-        above = layer if R > 1 else None
+        layers = f"layer {layer}, " if R > 1 else ""
+        titles = [f"{layers}head {head}" for head in range(H)][heads]
         top = SENTENCE if maps.has_words else 0.0
-        grid = plots.head_grid(matrices[heads], mask=mask[heads], layer=above, top=top, **style)
+        grid = plots.head_grid(matrices[heads], mask=mask[heads], titles=titles, top=top, **style)
         if maps.has_words:
             fraction = top / grid.get_figheight()
             ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
