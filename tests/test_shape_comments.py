@@ -180,18 +180,18 @@ def use_flash():
 
 
 VISION = {"height": 20, "width": 28, "patch": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2}
-VISION |= {"answers": 3, "colours": 4}
+VISION |= {"B": 3, "C": 32, "answers": 2, "colours": 4}
 
 
 def use_vision():
-    pictures = shapes.draw(2, torch.Generator().manual_seed(0))
+    pictures = shapes.draw(3, torch.Generator().manual_seed(0))
     vision.unpatchify(vision.patchify(pictures.images, 4), 4, 7)
-    model = vision.VisionTransformer(d_model=24, answers=3)
+    model = vision.VisionTransformer()
     vision.accuracy(model, pictures)
     vision.accuracy_without(model, pictures, vision.shape_patches(pictures))
     vision.share_on_shapes(model, pictures)
     vision.weights_by_colour(model, pictures)
-    vision.PatchVotes(d_model=24, answers=3)(pictures.images)
+    vision.PatchVotes()(pictures.images)
 
 
 def use_variants():

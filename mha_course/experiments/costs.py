@@ -18,7 +18,7 @@ from mha_course.torch_internals import DispatchMode, OpOverload, storage_key, tr
 
 
 class Flops(NamedTuple):
-    """FLOPs of the matrix products: of the four projections, and of q kᵀ and weights · v."""
+    """FLOPs of matrix products: of projections, and of q kᵀ and weights · v."""
 
     projections: int
     attention: int
@@ -29,12 +29,20 @@ class Flops(NamedTuple):
         return self.projections + self.attention
 
 
-def count_flops(run: Callable[[], Any]) -> Flops:
-    """Run attention and count; products of matrices are projections, batched ones attention."""
-    with torch.no_grad(), OpCounter() as counter:
-        run()
-    by_op = counter.flops_by_op
-    return Flops(projections=by_op["mm"] + by_op["addmm"], attention=by_op["bmm"])
+def count_flops(fn: Callable[..., Any], *args: Any) -> Flops:
+    """Run fn and count: products of two matrices are projections, all others attention.
+
+    Products that fn makes are counted one by one. A fused kernel is one call: it counts by
+    PyTorch's formula for attention without a mask, so a kernel that skips blocks is counted as if
+    it skipped none.
+
+    >>> count_flops(torch.matmul, torch.ones(2, 5, 6), torch.ones(2, 6, 7)).total
+    840
+    """
+    with OpCounter() as counter:
+        fn(*args)
+    projections = counter.flops_by_op["mm"] + counter.flops_by_op["addmm"]
+    return Flops(projections, counter.flops - projections)
 
 
 def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:

@@ -141,28 +141,29 @@ class Outcome(NamedTuple):
 
 def learn(
     task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0,
-    steps: int = 500, count: int = 64, lr: float = 1e-2, **options: Any,
+    steps: int = 500, **options: Any,
 ) -> Outcome:  # fmt: skip
-    """Train with Adam (lr falls to 0 along a cosine), then measure on new examples.
+    """Train with Adam on 64 examples a step (the rate falls to 0 along a cosine), then measure on
+    new ones.
 
-    Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed
-        on one thread. options go to every layer, a ``ParallelAttention``.
-    Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of
-        the task.
+    Args: all is drawn from the seed, on the CPU, and computed on one thread; options go to every
+        layer, a ``ParallelAttention``.
+    Raises: ShapeError unless runs and steps are positive and num_heads divides the width of the
+        task.
     """
-    rule = "runs, steps and count must be positive"
-    got = f"runs={runs}, steps={steps}, count={count}"
-    require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
+    rule = "runs and steps must be positive"
+    got = f"runs={runs}, steps={steps}"
+    require(min(runs, steps) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
     layers = nn.ModuleList(
         ParallelAttention(runs, task.width, num_heads, generator, **options)
         for _ in range(num_layers)
     )
-    optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
+    optimizer = torch.optim.Adam(layers.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     with threads(1):
         for _ in range(steps):
-            x, target = task.draw(runs, count, generator)
+            x, target = task.draw(runs, 64, generator)
             # the runs share no parameter: each gets the gradient of its own error
             loss = _mean_squared_errors(read(layers, x), target).sum()
             optimizer.zero_grad()

@@ -124,26 +124,18 @@ class Encoder(nn.Module):
             x = block(x, mask, cache, is_causal=is_causal)  # (B, S, C)
         return self.norm(x)  # (B, S, C)
 
-    def attention_inputs(
-        self, x: Tensor, mask: Tensor | None = None, *, is_causal: bool = False
-    ) -> list[Tensor]:
+    def attention_inputs(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return what enters the attention of each layer, L tensors of (B, S, C)."""
         inputs = []
         for block in self.blocks:
             inputs.append(block.attention_input(x))
-            x = block(x, mask, is_causal=is_causal)  # (B, S, C)
+            x = block(x, mask)  # (B, S, C)
         return inputs
 
-    def attention_weights(
-        self, x: Tensor, mask: Tensor | None = None, *, is_causal: bool = False
-    ) -> Tensor:
+    def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S)."""
-        inputs = self.attention_inputs(x, mask, is_causal=is_causal)
-        weights = [
-            block.attention(x, mask=mask, is_causal=is_causal)[1]
-            for block, x in zip(self.blocks, inputs, strict=True)
-        ]
-        return torch.stack(weights)  # (L, B, H, S, S)
+        inputs = zip(self.blocks, self.attention_inputs(x, mask), strict=True)
+        return torch.stack([block.attention(x, mask=mask)[1] for block, x in inputs])
 
 
 class TokenModel(nn.Module):

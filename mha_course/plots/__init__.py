@@ -22,7 +22,6 @@ from mha_course.plots.figures import (
 )
 from mha_course.plots.heatmaps import (
     head_grid,
-    head_rows,
     heatmap,
     heatmap_row,
     number_tables,
@@ -33,7 +32,7 @@ from mha_course.plots.tables import results
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
-    "fold_out", "frame_row", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
+    "fold_out", "frame_row", "head_grid", "heatmap", "heatmap_row", "learning_curves",
     "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
     "product", "results", "sentence_arcs", "show", "strongest", "svg", "token_bars",
     "unregistered",

@@ -82,13 +82,13 @@ def heatmap(
 
 def head_grid(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    titles: Sequence[str] | None = None, scale: Scale | None = None, top: float = 0.0,
+    titles: Sequence[str] = (), scale: Scale | None = None, top: float = 0.0,
 ) -> Figure:  # fmt: skip
-    """Draw the heads (H, T, S) of one layer side by side, with their numbers, all on one scale.
+    """Draw heads (H, T, S) side by side, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative. Names are along the outermost heads, titles above each; ``top`` inches stay free
-    above all.
+    are negative. Names are along the outermost heads; titles are their numbers if there are no
+    others; ``top`` inches stay free above all.
     """
     axes = ("H", "T", "S")
     named = as_named_weights("head_grid", weights, axes, queries, keys, mask)
@@ -97,42 +97,15 @@ def head_grid(
     figure, side, across = _head_axes(len(heads), rows, columns, top)
     (*panels, bar) = figure.axes
     titles = titles or [f"head {number}" for number in range(len(heads))]
-    for number, ax in enumerate(panels):
+    for number, (ax, title) in enumerate(zip(panels, titles, strict=True)):
         row, column = divmod(number, across)
         mesh = _draw_cells(ax, heads[number], hidden[number], side, scale)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
         pad = 4 if row else 4 + 72 * _name_height(columns)
-        ax.set_title(titles[number], fontsize=TEXT, loc="left", y=1, pad=pad)
+        ax.set_title(title, fontsize=TEXT, loc="left", y=1, pad=pad)
     label = "weight" if scale == WEIGHTS else "value"
     label += _note_on_odd(heads[~hidden], side)
     figure.colorbar(mesh, cax=bar, label=label)
-    return figure
-
-
-def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
-    """Draw the heads of several layers, a row for each layer, all on one scale from 0 to 1.
-
-    Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
-    """
-    axes_of = ("H", "S", "S")
-    maps = [as_named_weights("head_rows", weights, axes_of, names) for weights in rows.values()]
-    layers = [named.numbers for named in maps]
-    names = maps[0].keys
-    across = len(layers[0])
-    figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
-    axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-    # Points of a map, which on a slide has no room for all names.
-    side = 72 * (figure.get_figwidth() / across - 0.6)
-    every = math.ceil(SMALL * len(names) / side)
-    places = range(0, len(names), every)
-    for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
-        for head, (ax, weights) in enumerate(zip(axes[row], heads, strict=True)):
-            image = ax.imshow(weights, **_colors(WEIGHTS), interpolation="nearest")
-            ax.set_title(f"{title if head == 0 else ''}\nhead {head}", fontsize=SMALL, loc="left")
-            ax.set_xticks(places, names[::every], fontsize=SMALL, rotation=90, parse_math=False)
-            ax.set_yticks(places, names[::every], fontsize=SMALL, parse_math=False)
-            ax.tick_params(length=0, pad=2)
-    figure.colorbar(image, ax=axes, label="weight", aspect=40)
     return figure
 
 

@@ -22,11 +22,11 @@ from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS
 from mha_course.experiments import faulty_attention, precomputed
+from mha_course.experiments.costs import count_flops
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokens, learn
 from mha_course.experiments.leakage import token_dependence
 from mha_course.lessons.l07_multi_head_attention.exam import CASES
-from mha_course.lessons.l12_flash_attention import kernels
 from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l15_language_model import language_model, speculation
 from mha_course.lessons.l15_language_model.exercises import (
@@ -531,8 +531,8 @@ def scores_bytes(factor):
 
 def flash_work():
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
-    whole = kernels.flops(attention, q, k, v)
-    tiled = kernels.flops(flash.tiled_attention, q, k, v, 8)
+    whole = count_flops(attention, q, k, v)
+    tiled = count_flops(flash.tiled_attention, q, k, v, 8)
     return when(whole == tiled, "the same number")
 
 
@@ -642,8 +642,8 @@ def patch_order(*_):
 
 
 def vit_tokens(_, height, width, *patch):
-    model = vision.VisionTransformer((height, width), patch[0], d_model=4, num_layers=1)
-    return model.embed(torch.zeros(1, 3, height, width)).size(1)
+    patches = vision.patchify(torch.zeros(1, 3, height, width), patch[0])
+    return vision.add_class_token(patches, torch.zeros(patches.size(2))).size(1)
 
 
 def shuffled_patches():

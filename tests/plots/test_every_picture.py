@@ -70,7 +70,6 @@ SEVERAL = {
     "decoding_step": lambda: decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
     "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
-    "head_rows": lambda: plots.head_rows({"step 0": HEADS, "step 400": HEADS}, WORDS),
     "heatmap_row": lambda: plots.heatmap_row(
         {"computed": HEADS[0], "the same context": HEADS[1]}, WORDS
     ),
@@ -190,7 +189,7 @@ def test_names_are_no_mathematics():
     for picture in (
         weighted_sum(torch.ones(2), torch.eye(2), words),
         plots.number_tables({"t": torch.eye(2)}, words, words),
-        plots.head_rows({"layer 0": torch.eye(2)[None]}, words),
+        plots.head_grid(torch.eye(2)[None], queries=words),
         plots.heatmap(torch.eye(2), queries=words),
         plots.token_bars({"each": [1, 2]}, words),
     ):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.errors import ShapeError, require_device
+from mha_course.errors import require, require_device
 from mha_course.lessons.l14_vision import shapes
 from mha_course.models import Encoder, EncoderBlock, seeded, train
 
@@ -50,27 +50,18 @@ def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
 class VisionTransformer(nn.Module):
     """Read an image as a sequence of patches after a class token, and answer from the class token.
 
-    Args: image_size is height and width; d_model is C; answers is how many there are to choose
-        from; the others as for Encoder.
-    Raises: ShapeError for images of another size.
+    Raises: ShapeError for images of another size than those of ``shapes``.
     Reference: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words, section 3.1.
     """
 
-    def __init__(
-        self, image_size: tuple[int, int] = (shapes.HEIGHT, shapes.WIDTH), patch_size: int = PATCH,
-        *,
-        d_model: int = 32, num_heads: int = 4, d_ff: int = 64, num_layers: int = 2,
-        answers: int = 2,
-    ) -> None:  # fmt: skip
+    def __init__(self) -> None:
         super().__init__()
-        self.image_size = image_size
-        self.patch_size = patch_size
-        count = image_size[0] // patch_size * (image_size[1] // patch_size)
-        self.patch_embedding = nn.Linear(3 * patch_size**2, d_model)
+        d_model = 32
+        self.patch_embedding = nn.Linear(3 * PATCH**2, d_model)
         self.class_token = nn.Parameter(0.02 * torch.randn(d_model))
-        self.position_embedding = nn.Parameter(0.02 * torch.randn(count + 1, d_model))
-        self.encoder = Encoder(d_model, num_heads, d_ff, num_layers)
-        self.head = nn.Linear(d_model, answers)
+        self.position_embedding = nn.Parameter(0.02 * torch.randn(GRID[0] * GRID[1] + 1, d_model))
+        self.encoder = Encoder(d_model, num_heads=4, d_ff=64, num_layers=2)
+        self.head = nn.Linear(d_model, len(shapes.ANSWERS))
 
     @property
     def blocks(self) -> list[EncoderBlock]:
@@ -79,15 +70,14 @@ class VisionTransformer(nn.Module):
 
     def embed(self, images: Tensor) -> Tensor:
         """Map images (B, 3, height, width) to tokens with positions added, (B, S, C)."""
-        if images.dim() != 4 or (images.size(1), *images.shape[2:]) != (3, *self.image_size):
-            expected = f"(B, 3, {self.image_size[0]}, {self.image_size[1]})"
-            rule = "positions are learned for images of one size"
-            raise ShapeError(
-                "VisionTransformer", rule, expected=expected, got=str(tuple(images.shape))
-            )
+        rule = "positions are learned for images of one size"
+        fits = images.dim() == 4 and images.shape[1:] == (3, shapes.HEIGHT, shapes.WIDTH)
+        expected = f"(B, 3, {shapes.HEIGHT}, {shapes.WIDTH})"
+        got = str(tuple(images.shape))
+        require(fits, "VisionTransformer", rule, expected=expected, got=got)
         weight = self.patch_embedding.weight
         require_device("VisionTransformer", "images", images, weight.device, "the model")
-        patches = self.patch_embedding(patchify(images - _GREY, self.patch_size))  # (B, N, C)
+        patches = self.patch_embedding(patchify(images - _GREY, PATCH))  # (B, N, C)
         return add_class_token(patches, self.class_token) + self.position_embedding  # (B, N+1, C)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -106,22 +96,22 @@ class PatchVotes(nn.Module):
     """Let every patch give its answer alone, knowing what it shows and where it is; the mean
     answer counts.
 
-    There is no attention: no patch ever sees another. Args as for VisionTransformer.
+    There is no attention: no patch ever sees another.
     """
 
-    def __init__(self, *, d_model: int = 48, d_ff: int = 96, answers: int = 2) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        d_model, d_ff = 48, 96
         self.patch_embedding = nn.Linear(3 * PATCH**2, d_model)
         self.position_embedding = nn.Parameter(0.02 * torch.randn(GRID[0] * GRID[1], d_model))
         inner = nn.Linear(d_model, d_ff)
-        outer = nn.Linear(d_ff, answers)
+        outer = nn.Linear(d_ff, len(shapes.ANSWERS))
         self.vote = nn.Sequential(nn.GELU(), inner, nn.GELU(), outer)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (B, 3, height, width) to one logit an answer, (B, answers)."""
-        patches = self.patch_embedding(patchify(images - _GREY, PATCH))  # (B, N, C)
-        x = patches + self.position_embedding  # (B, N, C)
-        votes = self.vote(x)  # (B, N, answers)
+        patches = self.patch_embedding(patchify(images - _GREY, PATCH))  # (B, N, 48)
+        votes = self.vote(patches + self.position_embedding)  # (B, N, answers)
         return votes.mean(1)
 
 

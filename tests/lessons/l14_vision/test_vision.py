@@ -65,21 +65,19 @@ def test_shape_patches_are_those_that_a_pooled_mask_says():
 
 
 def test_the_model_is_a_convolution_a_token_and_an_encoder():
-    model = vision.VisionTransformer(
-        (8, 12), 4, d_model=24, num_heads=3, d_ff=40, answers=5
-    ).double()
-    images = torch.rand(2, 3, 8, 12, dtype=torch.float64)
+    model = vision.new_model(0).double()
+    images = torch.rand(2, 3, 20, 28, dtype=torch.float64)
     kernel = model.patch_embedding.weight.unflatten(1, (3, 4, 4))
     patches = F.conv2d(images - 0.5, kernel, model.patch_embedding.bias, stride=4)
     patches = patches.flatten(2).mT
-    x = torch.cat((model.class_token.expand(2, 1, 24), patches), 1) + model.position_embedding
-    assert torch.equal(vision.unpatchify(vision.patchify(images, 4), 4, columns=3), images)
+    x = torch.cat((model.class_token.expand(2, 1, 32), patches), 1) + model.position_embedding
+    assert torch.equal(vision.unpatchify(vision.patchify(images, 4), 4, columns=7), images)
     want = model.head(model.encoder(x)[:, 0])
-    assert want.shape == (2, 5)
+    assert want.shape == (2, 2)
     assert torch.allclose(model(images), want, rtol=0, atol=1e-12)
     weights = model.attention_weights(images)
-    assert weights.shape == (2, 2, 3, 7, 7)
-    assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 3, 7, dtype=torch.float64))
+    assert weights.shape == (2, 2, 4, 36, 36)
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 4, 36, dtype=torch.float64))
     with pytest.raises(ShapeError, match="images of one size"):
         model(images[..., 1:])
 
