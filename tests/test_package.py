@@ -30,6 +30,14 @@ def test_set_up_needs_the_standard_library_alone(name):
     assert imported(PACKAGE / name) <= set(sys.stdlib_module_names) | {"mha_course"}
 
 
+def run(code):
+    """Demand that code runs in a process of its own, and warns of nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
@@ -42,11 +50,12 @@ def test_set_up_needs_the_standard_library_alone(name):
     ],
 )
 def test_importing_loads_no_more_than_it_needs(module, absent):
-    code = f"import sys, {module}; sys.exit(' '.join(set({absent}) & set(sys.modules)) or 0)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    run(f"import sys, {module}; sys.exit(' '.join(set({absent}) & set(sys.modules)) or 0)")
+
+
+def test_measuring_memory_loads_no_compiler():
+    measure = "from mha_course.experiments import costs; costs.peak_bytes(torch.zeros, 3)"
+    run(f"import sys, torch; {measure}; assert 'torch._dynamo' not in sys.modules")
 
 
 def listed(*names):
@@ -87,11 +96,7 @@ def test_pins_lie_within_the_ranges():
     "module", ["mha_course.lessons.l07_multi_head_attention.exercises", "mha_course.lessons"]
 )
 def test_a_lesson_may_be_imported_before_the_exercises(module):
-    code = f"import {module}; from mha_course.exercises import NAMES; assert 'split_heads' in NAMES"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    run(f"import {module}; from mha_course.exercises import NAMES; assert 'split_heads' in NAMES")
 
 
 def test_functions_are_short():

@@ -131,12 +131,6 @@ def test_every_pair_agrees(mask_name, bias, dtype, device, draw):
     found = {
         name: results(m, run, x, target) for name, (m, run) in runs(mha, mask_name, mask).items()
     }
-    # FoldedHeads, and Einsum, which takes no mask
-    without_bias = {"none": 2, "causal": 1, "padding": 0}
-    assert (
-        len(found)
-        == {"none": 10, "causal": 6, "padding": 5}[mask_name] + (not bias) * without_bias[mask_name]
-    )
     assert sum("weights" in each for each in found.values()) >= 2
     for (one, mine), (other, theirs) in itertools.combinations(found.items(), 2):
         for what in mine.keys() & theirs.keys():

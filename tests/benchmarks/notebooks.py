@@ -1,13 +1,12 @@
 """What each lesson costs where there is little, as on mybinder.org (1 CPU, 2 GB): time of CPU, and
 peak memory.
 
-    python tests/benchmarks/notebooks.py [NN ...] [--write]
+    python tests/benchmarks/notebooks.py
 
-Each lesson runs in a process of its own, kernel included, which is held to one CPU. With --write
-the table goes to binder/MEASURED.md. Linux and macOS; macOS cannot hold a process to a CPU.
+Each lesson runs in a process of its own, kernel included, which is held to one CPU. The table goes
+to binder/MEASURED.md. Linux and macOS; macOS cannot hold a process to a CPU.
 """
 
-import argparse
 import os
 import platform
 import resource
@@ -27,7 +26,7 @@ TEXT = """# What each lesson needs
 One run of each lesson on 1 CPU ({machine}), Python {python}, torch {torch}, ipywidgets
 {ipywidgets}.
 mybinder.org gives 1 CPU and 2 GB. Peaks are those of one lesson at a time: where memory is short,
-shut its kernel down before the next. `python tests/benchmarks/notebooks.py --write` measures again.
+shut its kernel down before the next. `python tests/benchmarks/notebooks.py` measures again.
 
 | lesson | seconds of CPU | peak memory, MiB |
 |---|---|---|
@@ -46,18 +45,11 @@ def row(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("numbers", nargs="*", metavar="NN")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):  # what is started here inherits it
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     lessons = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    chosen = [path for path in lessons if not options.numbers or path.name[:2] in options.numbers]
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
-        rows = list(processes.map(row, chosen))
+        rows = list(processes.map(row, lessons))
     text = TEXT.format(
         rows="\n".join(rows),
         machine=platform.machine(),
@@ -65,9 +57,7 @@ def main():
         torch=version("torch"),
         ipywidgets=version("ipywidgets"),
     )
-    print(text)
-    if options.write:
-        (ROOT / "binder" / "MEASURED.md").write_text(text, encoding="utf-8")
+    (ROOT / "binder" / "MEASURED.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

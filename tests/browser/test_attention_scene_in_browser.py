@@ -96,6 +96,16 @@ def shot(page):
     return plt.imread(io.BytesIO(page.locator(".board").screenshot()))[:, :, :3]
 
 
+def answer(page, **changes):
+    """Answer the newest event as a kernel does, with these changes of the state."""
+    page.evaluate(
+        """(changes) => model.set('state',
+          { ...model.get('state'), serial: model.get('event').serial, ...changes })""",
+        changes,
+    )
+    settle(page)
+
+
 def with_kernel(page):
     page.evaluate("model.send = () => {}; tidy(); draw('one'); null")
     settle(page)

@@ -455,10 +455,6 @@ def test_a_picture_is_a_table_or_nothing(picture):
     assert grading.rows_of(lines, 0, SALT, "")[0][4] == ""
 
 
-def command(folder, out, *options):
-    return [sys.executable, "-m", "mha_course.cli.grading", folder, "--out", out, *options]
-
-
 def table(out, name="grades.csv"):
     with (out / name).open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
@@ -508,7 +504,8 @@ def test_a_run_that_is_interrupted_leaves_no_process(tmp_path):
     folder.mkdir()
     (folder / "a.ipynb").write_bytes(notebook(SOFTMAX))
     (folder / "z.ipynb").write_bytes(notebook("import time\ndef softmax(s): time.sleep(99)"))
-    process = subprocess.Popen(command(folder, out), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "mha_course.cli.grading", folder, "--out", out]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not list(out.glob("finished/*.json")):
         time.sleep(0.1)
         assert process.poll() is None

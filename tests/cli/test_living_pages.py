@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from browsing import MOVE
 from lessons import LESSONS, read
+from players import go_to_slide
 
 from mha_course.cli import site
 from mha_course.cli.authoring import MOVES
@@ -131,18 +132,6 @@ def open_deck(offline_page, page_of):
     return open_page
 
 
-def go(page, selector):
-    """Go to the slide that has this, and return its number and the slide."""
-    place = page.evaluate(
-        "(one) => [...document.querySelectorAll('.stage > main > section')]"
-        ".findIndex((slide) => slide.querySelector(one)) + 1",
-        selector,
-    )
-    page.evaluate(f"location.hash = '#slide-{place}'")
-    page.wait_for_function(f"document.querySelector('footer output').value.startsWith('{place} ')")
-    return place, page.locator("section.current")
-
-
 def at(page):
     return int(page.evaluate("location.hash").removeprefix("#slide-"))
 
@@ -184,7 +173,7 @@ def test_the_address_holds_what_the_first_explorer_shows(offline_page, page_of):
 
 def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     page = open_deck(LESSONS[0], width=1280, height=720)
-    place, slide = go(page, ".mha-heads input")
+    place, slide = go_to_slide(page, ".mha-heads input")
     explorer = slide.locator(".live")
     field = explorer.locator("input")
     text = "the loud dogs that chased the grey cat were hungry , so they ate"
@@ -206,7 +195,7 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
 
 def test_an_explorer_is_live_on_its_slide(open_deck):
     page = open_deck(LESSONS[0], width=1280, height=720)
-    place, slide = go(page, "[data-widget=HeadExplorer]")
+    place, slide = go_to_slide(page, "[data-widget=HeadExplorer]")
     explorer = slide.locator(".live")
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()

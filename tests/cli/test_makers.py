@@ -8,13 +8,13 @@ from mha_course.experiments import precomputed
 # A figure of each, and how far its numbers may be from those that ship: processors round otherwise.
 MADE_AGAIN = {
     "translation": (11, 0.05),
-    "short": (101, 0.15),
+    "short": (101, 0.1),
     "vision": (0, 0.05),
-    "language": (201, 0.15),
+    "language": (201, 0.1),
     "difference": (4, 0.05),
     "two_layers": ("pair", 0.05),
     "thin": (8, 0.05),
-    "one_layer": (0, 0.15),
+    "one_layer": (0, 0.05),
     "bug_hunt": ("mask-after-softmax", 0.2),
 }
 
@@ -53,9 +53,9 @@ def test_the_table_has_a_line_for_each(capsys):
 
 
 def flat(figure):
-    """Return the names and numbers of a figure, in whatever lists and dicts they stand."""
+    """Return the values of a figure, in whatever lists and dicts they stand."""
     if isinstance(figure, dict):
-        figure = [*figure, *figure.values()]
+        figure = list(figure.values())
     if isinstance(figure, list | tuple):
         return [item for part in figure for item in flat(part)]
     return [figure]

@@ -104,9 +104,6 @@ def test_questions_and_exercises_are_all_there(path, saved):
     assert len(exercises) == sum(source.startswith("check(") for source in sources)
     assert all(block.count("<details") == 4 and "colab" in block for block in exercises)
     text = (saved / f"{path.stem}.html").read_text()
-    assert not re.search(
-        r"\$[^$\n<]+\\\w", re.sub("<(pre|code|script|style).*?</\\1>", "", text, flags=re.S)
-    )
     assert text.count('<details class="deeper">') == sum(
         bool(re.match("#+ Deeper:", source)) for source in sources
     )
@@ -251,15 +248,6 @@ def test_a_phone_leads_from_the_index_to_lesson_1(tmp_path, offline_page):
     assert all(b["left"] - a["left"] >= 16 for a, b in pairwise(edges))
     words.nth(2).tap()
     page.locator(".word[aria-pressed=true] >> text=cat").first.wait_for()
-    sentence = "the cat ate"
-    field = page.locator(".live input[type=text]").first
-    field.fill(sentence)
-    field.press("Enter")
-    words.nth(3).wait_for(state="detached")
-    assert words.locator("span").all_inner_texts() == sentence.split()
-    choice = page.locator(".question .choice").first
-    choice.locator("summary").tap()
-    assert choice.locator("strong").is_visible()
     for name in ("Colab", "Binder", "Get the course"):
         assert page.get_by_role("link", name=name).first.is_visible()
     page.locator("a[rel=next]").first.tap()

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from lessons import LESSONS, read
+from players import go_to_slide
 from rewriting import refused
 
 from mha_course import exercises
@@ -69,15 +70,6 @@ def number_of(page):
     assert page.evaluate("location.hash") == f"#slide-{shown + 1}"
     assert page.locator(".stage > main > section.current").count() == 1
     return shown + 1
-
-
-def go(page, heading):
-    """Go to the first slide whose heading begins so, and return it."""
-    headings = page.locator(".stage > main > section > h2").all_text_contents()
-    place = next(n for n, words in enumerate(headings, start=1) if words.startswith(heading))
-    page.evaluate(f"location.hash = '#slide-{place}'")
-    page.wait_for_function(f"document.querySelector('footer output').value.startsWith('{place} ')")
-    return page.locator("section.current")
 
 
 def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatch, capsys):
@@ -189,8 +181,7 @@ def test_p_presents_what_is_read_and_gives_the_page_back(offline_page, deck, tmp
 
 def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open_deck):
     page = open_deck("00_start_here")
-    slide = go(page, "Rows look")
-    place = number_of(page)
+    place, slide = go_to_slide(page, "h2:text('Rows look')")
     answer = slide.locator(".choice.right > div")
     choices = slide.locator("summary").all_inner_texts()
     assert choices == ["15", "1", "It depends on the sentence"]
@@ -210,7 +201,7 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
 
 def test_the_speaker_sees_notes_minutes_and_both_slides(open_deck):
     page = open_deck("04_softmax", color_scheme="light")
-    go(page, "A causal mask")
+    go_to_slide(page, "h2:text('A causal mask')")
     page.keyboard.press("PageDown")
     with page.expect_popup() as popup:
         page.keyboard.press("s")

@@ -1,4 +1,4 @@
-"""What tests do with a player in a page: go to a step, and ask whether all is seen."""
+"""What tests do with a player or slides in a page: go to one, and ask whether all is seen."""
 
 
 def go(page, position):
@@ -7,6 +7,16 @@ def go(page, position):
 
 def now(page):
     return page.evaluate("model.get('position')")
+
+
+def go_to_slide(page, part):
+    """Go to the first slide that has a part, and return its number and the slide."""
+    slides = page.locator(".stage > main > section")
+    has_part = [slide.locator(part).count() > 0 for slide in slides.all()]
+    place = has_part.index(True) + 1
+    page.evaluate(f"location.hash = '#slide-{place}'")
+    page.wait_for_function(f"document.querySelector('footer output').value.startsWith('{place} ')")
+    return place, page.locator("section.current")
 
 
 def stays_inside(page, around, parts=".stage *", by=0, below=False):
