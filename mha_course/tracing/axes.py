@@ -168,7 +168,7 @@ class AxisNamer:
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
-        full, heads, width = (self.sizes.get(name) for name in "CHD")
+        full, heads, width = map(self.sizes.get, "CHD")
         if heads and width and (full is None or heads * width == full):
             return (Factor("H", heads), Factor("D", width))
         return (Factor("C", full),) if full else ()
@@ -226,8 +226,6 @@ class AxisNamer:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
         for factor in axis:
-            if factor.size == 1 and factor in out:
-                continue
             out.append(factor)
             start = _start_of_whole(out)
             whole = factor.whole
@@ -284,15 +282,17 @@ class AxisNamer:
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        factors = itertools.chain.from_iterable(axes)
-        products = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
-        unused = products - self.confirmed
         resolved = list(map(self._resolve_all, axes))
         if resolved != list(axes):
-            axes = self.separate_tokens(resolved)
-        doubtful = [self.is_unconfirmed(axis) or not unused.isdisjoint(axis) for axis in axes]
-        labels = map(self.label, axes)
-        return tuple(["?" if x else label for x, label in zip(doubtful, labels, strict=True)])
+            resolved = self.separate_tokens(resolved)
+        return tuple(map(self._final_label, resolved))
+
+    def _final_label(self, axis: Axis) -> str:
+        for factor in axis:
+            is_product = factor.origin is Origin.LINEAR and "*" in factor.name
+            if is_product and factor not in self.confirmed:
+                return "?"
+        return "?" if self.is_unconfirmed(axis) else self.label(axis)
 
     def _resolve_all(self, axis: Axis) -> Axis:
         factors: list[Factor] = []

@@ -192,7 +192,7 @@ def _bind(word: str, size: int, solved: dict[str, int]) -> None:
 
 def _heads(solved: dict[str, int]) -> bool:
     """Derive D from C and H, or H from C and D; say whether they fit."""
-    width, heads, inner = (solved.get(name) for name in "CHD")
+    width, heads, inner = map(solved.get, "CHD")
     if width and heads and not inner:
         if width % heads:
             return False

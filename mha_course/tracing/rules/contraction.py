@@ -80,7 +80,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
     if len(values) > 1 and not any(value.is_parameter for value in values):
-        names.confirm(axis for aligned in axes_by_letter.values() for axis in aligned)
+        names.confirm(chain.from_iterable(axes_by_letter.values()))
     labels = list(map(names.label, axes))
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))

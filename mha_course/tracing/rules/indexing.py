@@ -117,9 +117,7 @@ def gather(call: OpCall) -> list[Axes]:
 
 def repeated_heads(names: AxisNamer, kv_heads: Sequence[int]) -> Axis:
     """Return the heads of an axis that has these KV heads, or () if there is no order."""
-    heads, count = names.sizes.get("H", 0), names.extra.get("H_kv", 0)
-    if len(kv_heads) != heads or not count or heads % count:
-        return ()
+    heads, count = names.sizes.get("H", 0), names.extra["H_kv"]
     if list(kv_heads) == [head * count // heads for head in range(heads)]:
         return (Factor("H", heads, origin=Origin.INTERLEAVED),)
     if list(kv_heads) == [head % count for head in range(heads)]:
