@@ -155,7 +155,7 @@ class AxisNamer:
         self.tokens = letters - FEATURES - set(counts) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
-        self.labels: dict[Axis, str] = {}
+        self.labels: dict[Axis, str] = {}  # Labels are asked for often, and axes repeat.
         # Factors that only looked like a head's width and were then used as one.
         self.confirmed: set[Factor] = set()
         # The axes that a factor without a name was added to or multiplied with, and its final name.
@@ -227,7 +227,7 @@ class AxisNamer:
         out: list[Factor] = []
         for factor in axis:
             out.append(factor)
-            start = _start_of_whole(out)
+            start = _start_of_whole(out)  # A split is undone once all its parts are back.
             whole = factor.whole
             if whole and start is not None:
                 out[start:] = self.width() if whole.name == "C" else (whole,)
@@ -268,7 +268,7 @@ class AxisNamer:
                     axis_by_label[self.label(axis)] = axis
                 elif other is not None and other not in group:
                     group.append(other)
-        roots = set(map(self.root, axis_by_label))
+        roots = set(map(self.root, axis_by_label))  # T and S of one sequence agree.
         for unnamed in group:
             name = unnamed.name
             if is_ambiguous_group((unnamed,)):
@@ -306,7 +306,9 @@ class AxisNamer:
         for factor in axis:
             if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
-            if factor.whole and self.is_unconfirmed((factor.whole,)):
+            if factor.whole and self.is_unconfirmed(
+                (factor.whole,)
+            ):  # A part is as unsure as its whole.
                 return True
         return False
 
@@ -317,7 +319,7 @@ class AxisNamer:
         names = [factor.name for factor in axis]
         heads = names.index("H") if "H" in names else -1
         if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
-            merged = axis[heads].size * axis[heads + 1].size
+            merged = axis[heads].size * axis[heads + 1].size  # Fewer heads are not C.
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[heads : heads + 2] = ["C"]
         text = self.labels[axis] = "?" if "?" in names else "*".join(names) or "1"
@@ -344,7 +346,7 @@ class AxisNamer:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
         for later, label in enumerate(labels):
-            earlier = labels.index(label)
+            earlier = labels.index(label)  # Only equal names need two roles.
             if label is None or earlier == later:
                 continue
             roles = [self._roles(factor.name, len(axes[later]) == 1) for factor in axes[later]]

@@ -13,7 +13,7 @@ def linear_output(names: AxisNamer, size: int) -> Axis:
     axis = _axes_by_width(names).get(size)
     if axis is None:
         return (unique(size, Origin.LINEAR),)
-    name = axis[0].name if len(axis) == 1 else ""
+    name = axis[0].name if len(axis) == 1 else ""  # D alone may be a coincidence of sizes.
     return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
 
@@ -48,7 +48,7 @@ def parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         number = next(numbers)
         return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
     labels = _names_of_parts(names, whole, sizes)
-    strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
+    strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]  # The last runs fastest.
     factors = list(map(Factor, labels, sizes, itertools.repeat(whole), strides))
     if labels[-2:] == ["?", "D"]:  # is it the width of some heads?
         factors[-1] = factors[-1]._replace(origin=Origin.ASSUMED_D)
@@ -85,10 +85,10 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
 def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     """Name a piece of an axis: tokens and whole factors keep their names."""
     if piece := _piece(names, axis, start, size):
-        return piece
+        return piece  # What was joined comes apart again under its old names.
     whole = axis[0] if len(axis) == 1 else Factor(names.label(axis), size_of(axis))
     if len(axis) == 1 and names.is_token(axis):
-        return (whole._replace(size=size),)
+        return (whole._replace(size=size),)  # Some of the tokens are still tokens.
     if len(axis) == 1 and whole.origin is Origin.LINEAR:
         names.confirm([axis], Origin.LINEAR)
         return linear_output(names, size)
@@ -96,7 +96,7 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
         return names.parse("H", size)
     for cut in range(1, len(axis)):
         if size_of(axis[cut:]) == size and start % size == 0:
-            return axis[cut:]
+            return axis[cut:]  # One head's width, for instance, out of all heads.
     if size == 1:
         return ()
     if whole in names.doubles and 2 * size == whole.size:
@@ -120,7 +120,7 @@ def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
             labels = ("kv_rank", "D_rope")
         pieces = [(Factor(label, names.extra.get(label, 0), whole),) for label in labels]
     begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
-    if begins[-1] != size_of(axis):
+    if begins[-1] != size_of(axis):  # The pieces that are known do not fill it.
         return ()
     by_place = {(begin, size_of(p)): p for begin, p in zip(begins, pieces, strict=False)}
     return by_place.get((start, size), ())

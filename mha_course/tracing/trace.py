@@ -126,7 +126,7 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
         recorder.notes = {guess.described(rows): None}
     batched = any(len(words) > 2 for words in rows.values())
     for name, tensor in tensors.items():
-        if id(tensor) in recorder.values:
+        if id(tensor) in recorder.values:  # It was given twice: one tensor, one name.
             continue
         words = rows.get(name, ())
         parsed = list(map(names.parse, words or ["?"] * tensor.dim(), tensor.shape))
@@ -153,7 +153,7 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
 def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     before = _notes_of_code(fn)
-    recorder.top = sys._getframe()
+    recorder.top = sys._getframe()  # Frames above this one are not the caller's business.
     profile = threading.getprofile()
 
     def on_thread(*_: object) -> None:
@@ -222,7 +222,7 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
     texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
-    recorder.running.leave()
+    recorder.running.leave()  # The last variables were assigned after the last step.
     arguments = tuple(
         replace(argument, axes=argument.axes or names.final(info.axes))
         for argument, info in recorder.arguments.values()

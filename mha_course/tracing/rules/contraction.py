@@ -31,7 +31,7 @@ def matmul(call: OpCall) -> list[Axes]:
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
-    row = "r" if left.dim() > 1 else ""
+    row = "r" if left.dim() > 1 else ""  # A vector has no rows, and its product none.
     column = "c" if right.dim() > 1 else ""
     terms = [f"...{row}s" if row else "s", f"...s{column}" if column else "s"]
     axes = spelled(call, [left, right], terms, f"...{row}{column}")
@@ -45,7 +45,7 @@ def matmul(call: OpCall) -> list[Axes]:
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
     """Replace the dots of terms by as many letters as they stand for, and contract."""
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
-    depth = max(dots)
+    depth = max(dots)  # Shorter tensors broadcast: their dots are the last ones.
     spelled: list[Letters] = []
     for term, number in zip([*terms, output], [*dots, depth], strict=True):
         before, ellipsis, after = term.partition("...")
@@ -69,7 +69,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         for letter, axis in zip(term, factor, strict=True):
             axes_by_letter[letter].append(axis)
             known = axis_of.setdefault(letter, axis)
-            if known == axis:
+            if known == axis:  # The letter stands for the same numbers, or is new.
                 continue
             is_summed = letter not in out
             strict = products and is_summed
@@ -101,13 +101,13 @@ def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
 
 def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    key = weights.softmax_axis
+    key = weights.softmax_axis  # Only the softmax has shown so far which axis is the keys'.
     if key != "T" and not key.endswith("'"):
         return
     tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
     keys = [axis for axis, summed in tokens if summed and names.label(axis) == key]
     queries = [axis for axis, summed in tokens if not summed and names.label(axis) != key]
-    if not keys or not queries:
+    if not keys or not queries:  # The sum does not run over what stood first.
         return
     query = names.label(queries[0])
     if query == "T" or names.root(key) != names.root(query):

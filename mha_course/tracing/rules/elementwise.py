@@ -48,7 +48,7 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
             call.settle(main, "mask-after-softmax")
             result.softmax_axis = over
             result.softmax_step = call.index
-    elif over:
+    elif over:  # Numbers that were divided by their own sum are weights.
         axes = call.axes(call.first())
         axis = next((axis for axis in axes if call.names.label(axis) == over), ())
         _check_softmax_axis(call, over, axis, axes)

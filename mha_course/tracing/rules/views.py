@@ -70,19 +70,19 @@ def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = F
 
 def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
-    present = set(chain(*moved.axes))
+    present = set(chain(*moved.axes))  # The dims that the result still has.
     linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     axis_of: dict[Dim, Axis] = {}
     elements: list[Element] = []
     sizes = list(map(size_of, axes))
     for stride, size, axis in zip(padded_strides(tuple(sizes)), sizes, axes, strict=True):
-        if (stride, size) in present:
+        if (stride, size) in present:  # The axis was moved, and is whole.
             axis_of[Dim(stride, size)] = axis
             continue
         dims = sorted(
             (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
-        start = moved.first // stride % (2 * size or 1)
+        start = moved.first // stride % (2 * size or 1)  # Where the slice of this axis begins.
         if dims and dims[0].size == 1:
             index_half(names, axis)
         if len(dims) > 1:
