@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 
-from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, numbers, size_of, unique
+from mha_course.tracing.axes import (
+    Axes,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    numbers,
+    size_of,
+    unique,
+    unknown,
+)
 
 
 def linear_output(names: AxisNamer, size: int) -> Axis:
@@ -108,6 +118,40 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
         return names.half((whole,))
     is_head = whole.name == "C" and size == names.sizes.get("D") and start % size == 0
     return (Factor("D" if is_head else "?", size, whole),)
+
+
+def sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
+    """Name a slice; every second number of the head width is half of it."""
+    if step == 1 and axis:
+        return slice_of(names, axis, start, size)
+    if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
+        return names.half(axis)
+    if names.label(axis) == "H" and step > 1:
+        return (Factor("?", size, axis[0], int(step)),)
+    return unknown(size)
+
+
+def windows(
+    names: AxisNamer, axis: Axis, stride: int, count: tuple[int, int], window: tuple[int, int]
+) -> Axes:
+    """Name how many windows slide along an axis, and how long each is, by their strides."""
+    (count_stride, number), (window_stride, length) = count, window
+    are_disjoint = window_stride == stride and count_stride == length * stride
+    if len(axis) != 1 or not are_disjoint or number * length != size_of(axis):
+        return [unknown(number), unknown(length)]
+    named = parts(names, axis[0], (number, length))
+    if names.is_token(axis):
+        names.tokens.update(factor.name for factor in named[0])
+    return named
+
+
+def index_half(names: AxisNamer, axis: Axis) -> None:
+    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
+    if whole:
+        other = axis[0]._replace(stride=3 - axis[0].stride)
+        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
+        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
 
 def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:

@@ -9,14 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.tracing.axes import (
-    Axes,
-    Axis,
-    AxisNamer,
-    Factor,
-    Origin,
-    size_of,
-)
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.linear import Letters, after_linear, axes_of_weight
@@ -75,7 +68,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
             strict = products and is_summed
             axis_of[letter], differs = unify(names, known, axis, strict)
             if differs:
-                _warn_of_mismatch(call, is_summed, known, axis, products)
+                call.warn(warnings.of_mismatch(names, known, axis, is_summed, products))
     axes = [axis_of[letter] for letter in out]
     summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
@@ -123,17 +116,6 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) ->
         info.labels = tuple(map(names.label, info.axes))
         words = info.softmax_axis.split("*")
         info.softmax_axis = "*".join([swapped.get(word, word) for word in words])
-
-
-def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
-    names = call.names
-    labels = [names.label(left), names.label(right)]
-    if not summed or "H" in labels or labels[0] == labels[1]:
-        call.warn(warnings.of_broadcast(names, left, right))
-    elif products:  # _check_weighted_sum judges sums with weights.
-        is_key = labels[0] == "D" and names.is_token(right)
-        name = "key-not-transposed" if is_key else "contraction-of-different-axes"
-        call.warn(warnings.warn(name, left=labels[0], right=labels[1]))
 
 
 def _stage_of(

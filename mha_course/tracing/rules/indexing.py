@@ -19,7 +19,7 @@ from mha_course.tracing.axes import (
     size_of,
     unknown,
 )
-from mha_course.tracing.rules import numbers
+from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, rules
 from mha_course.tracing.rules.views import named, of_views
 from mha_course.tracing.unify import align
@@ -169,7 +169,7 @@ def _written(call: OpCall, target: Tensor, written: dict[int, Axis]) -> list[Axe
     axes = call.axes(target)
     for dim, axis in written.items():
         if size_of(axes[dim]) == size_of(axis):
-            call.ask_about_joined(axes[dim], axis)
+            call.warn(warnings.of_joined(call.names, axes[dim], axis))
             align(call.names, axes[dim], axis)
             axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
