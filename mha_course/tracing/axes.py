@@ -155,7 +155,7 @@ class AxisNamer:
         self.tokens = letters - FEATURES - set(counts) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
-        self.labels: dict[Axis, str] = {}
+        self.labels: dict[Axis, str] = {}  # Labels are asked for often, and axes repeat.
         # Factors that only looked like a head's width and were then used as one.
         self.confirmed: set[Factor] = set()
         # The axes that a factor without a name was added to or multiplied with, and its final name.
@@ -168,7 +168,7 @@ class AxisNamer:
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
-        full, heads, width = (self.sizes.get(name) for name in "CHD")
+        full, heads, width = map(self.sizes.get, "CHD")
         if heads and width and (full is None or heads * width == full):
             return (Factor("H", heads), Factor("D", width))
         return (Factor("C", full),) if full else ()
@@ -226,10 +226,8 @@ class AxisNamer:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
         for factor in axis:
-            if factor.size == 1 and factor in out:
-                continue
             out.append(factor)
-            start = _start_of_whole(out)
+            start = _start_of_whole(out)  # A split is undone once all its parts are back.
             whole = factor.whole
             if whole and start is not None:
                 out[start:] = self.width() if whole.name == "C" else (whole,)
@@ -270,7 +268,7 @@ class AxisNamer:
                     axis_by_label[self.label(axis)] = axis
                 elif other is not None and other not in group:
                     group.append(other)
-        roots = set(map(self.root, axis_by_label))
+        roots = set(map(self.root, axis_by_label))  # T and S of one sequence agree.
         for unnamed in group:
             name = unnamed.name
             if is_ambiguous_group((unnamed,)):
@@ -284,15 +282,17 @@ class AxisNamer:
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        factors = itertools.chain.from_iterable(axes)
-        products = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
-        unused = products - self.confirmed
         resolved = list(map(self._resolve_all, axes))
         if resolved != list(axes):
-            axes = self.separate_tokens(resolved)
-        doubtful = [self.is_unconfirmed(axis) or not unused.isdisjoint(axis) for axis in axes]
-        labels = map(self.label, axes)
-        return tuple(["?" if x else label for x, label in zip(doubtful, labels, strict=True)])
+            resolved = self.separate_tokens(resolved)
+        return tuple(map(self._final_label, resolved))
+
+    def _final_label(self, axis: Axis) -> str:
+        for factor in axis:
+            is_product = factor.origin is Origin.LINEAR and "*" in factor.name
+            if is_product and factor not in self.confirmed:
+                return "?"
+        return "?" if self.is_unconfirmed(axis) else self.label(axis)
 
     def _resolve_all(self, axis: Axis) -> Axis:
         factors: list[Factor] = []
@@ -306,7 +306,9 @@ class AxisNamer:
         for factor in axis:
             if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
-            if factor.whole and self.is_unconfirmed((factor.whole,)):
+            if factor.whole and self.is_unconfirmed(
+                (factor.whole,)
+            ):  # A part is as unsure as its whole.
                 return True
         return False
 
@@ -317,7 +319,7 @@ class AxisNamer:
         names = [factor.name for factor in axis]
         heads = names.index("H") if "H" in names else -1
         if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
-            merged = axis[heads].size * axis[heads + 1].size
+            merged = axis[heads].size * axis[heads + 1].size  # Fewer heads are not C.
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[heads : heads + 2] = ["C"]
         text = self.labels[axis] = "?" if "?" in names else "*".join(names) or "1"
@@ -344,7 +346,7 @@ class AxisNamer:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
         for later, label in enumerate(labels):
-            earlier = labels.index(label)
+            earlier = labels.index(label)  # Only equal names need two roles.
             if label is None or earlier == later:
                 continue
             roles = [self._roles(factor.name, len(axes[later]) == 1) for factor in axes[later]]

@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 
-from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, numbers, size_of, unique
+from mha_course.tracing.axes import (
+    Axes,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    numbers,
+    size_of,
+    unique,
+    unknown,
+)
 
 
 def linear_output(names: AxisNamer, size: int) -> Axis:
@@ -13,7 +23,7 @@ def linear_output(names: AxisNamer, size: int) -> Axis:
     axis = _axes_by_width(names).get(size)
     if axis is None:
         return (unique(size, Origin.LINEAR),)
-    name = axis[0].name if len(axis) == 1 else ""
+    name = axis[0].name if len(axis) == 1 else ""  # D alone may be a coincidence of sizes.
     return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
 
@@ -48,7 +58,7 @@ def parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         number = next(numbers)
         return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
     labels = _names_of_parts(names, whole, sizes)
-    strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
+    strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]  # The last runs fastest.
     factors = list(map(Factor, labels, sizes, itertools.repeat(whole), strides))
     if labels[-2:] == ["?", "D"]:  # is it the width of some heads?
         factors[-1] = factors[-1]._replace(origin=Origin.ASSUMED_D)
@@ -85,10 +95,10 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
 def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     """Name a piece of an axis: tokens and whole factors keep their names."""
     if piece := _piece(names, axis, start, size):
-        return piece
+        return piece  # What was joined comes apart again under its old names.
     whole = axis[0] if len(axis) == 1 else Factor(names.label(axis), size_of(axis))
     if len(axis) == 1 and names.is_token(axis):
-        return (whole._replace(size=size),)
+        return (whole._replace(size=size),)  # Some of the tokens are still tokens.
     if len(axis) == 1 and whole.origin is Origin.LINEAR:
         names.confirm([axis], Origin.LINEAR)
         return linear_output(names, size)
@@ -96,7 +106,7 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
         return names.parse("H", size)
     for cut in range(1, len(axis)):
         if size_of(axis[cut:]) == size and start % size == 0:
-            return axis[cut:]
+            return axis[cut:]  # One head's width, for instance, out of all heads.
     if size == 1:
         return ()
     if whole in names.doubles and 2 * size == whole.size:
@@ -110,6 +120,40 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     return (Factor("D" if is_head else "?", size, whole),)
 
 
+def sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
+    """Name a slice; every second number of the head width is half of it."""
+    if step == 1 and axis:
+        return slice_of(names, axis, start, size)
+    if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
+        return names.half(axis)
+    if names.label(axis) == "H" and step > 1:
+        return (Factor("?", size, axis[0], int(step)),)
+    return unknown(size)
+
+
+def windows(
+    names: AxisNamer, axis: Axis, stride: int, count: tuple[int, int], window: tuple[int, int]
+) -> Axes:
+    """Name how many windows slide along an axis, and how long each is, by their strides."""
+    (count_stride, number), (window_stride, length) = count, window
+    are_disjoint = window_stride == stride and count_stride == length * stride
+    if len(axis) != 1 or not are_disjoint or number * length != size_of(axis):
+        return [unknown(number), unknown(length)]
+    named = parts(names, axis[0], (number, length))
+    if names.is_token(axis):
+        names.tokens.update(factor.name for factor in named[0])
+    return named
+
+
+def index_half(names: AxisNamer, axis: Axis) -> None:
+    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
+    if whole:
+        other = axis[0]._replace(stride=3 - axis[0].stride)
+        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
+        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
+
+
 def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     """Name one of the pieces of which something was joined, as tokens or latents are."""
     whole = axis[0]
@@ -120,7 +164,7 @@ def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
             labels = ("kv_rank", "D_rope")
         pieces = [(Factor(label, names.extra.get(label, 0), whole),) for label in labels]
     begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
-    if begins[-1] != size_of(axis):
+    if begins[-1] != size_of(axis):  # The pieces that are known do not fill it.
         return ()
     by_place = {(begin, size_of(p)): p for begin, p in zip(begins, pieces, strict=False)}
     return by_place.get((start, size), ())

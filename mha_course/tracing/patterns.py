@@ -192,7 +192,7 @@ def _bind(word: str, size: int, solved: dict[str, int]) -> None:
 
 def _heads(solved: dict[str, int]) -> bool:
     """Derive D from C and H, or H from C and D; say whether they fit."""
-    width, heads, inner = (solved.get(name) for name in "CHD")
+    width, heads, inner = map(solved.get, "CHD")
     if width and heads and not inner:
         if width % heads:
             return False
@@ -232,13 +232,13 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     configs, *nested = _configs([*attributes, bound])
     attributes += [{"hidden_size": config.get("dim"), **config} for config in configs]
     places: list[Sequence[Mapping[str, Any]]] = [[bound], attributes, *nested]
-    levels = [_counts(level) for level in places]
+    levels = [_counts(level) for level in places]  # From the call inwards.
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()
         for counts in levels:  # an outer one counts
             values = values or {value for word in words for value in counts.get(word, ())}
-        if len(values) == 1:
+        if len(values) == 1:  # Where two modules disagree, neither is believed.
             by_letter[letter] = values.pop()
     if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
         by_letter["D"] = by_letter["D_nope"] + by_letter["D_rope"]

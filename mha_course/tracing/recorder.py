@@ -57,7 +57,7 @@ class Recorder(TorchFunctionMode):
         self.as_written = ExitStack()
         self.compiles = True
         self.values: dict[int, TensorInfo] = {}
-        self.alive: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.alive: dict[int, weakref.ref[torch.Tensor]] = {}  # They call _forget when one dies.
         self.memories: dict[int, int] = {}
         self.readers: Counter[int] = Counter()  # how many living tensors read each piece of memory
         self.numbers = itertools.count()
@@ -80,7 +80,7 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.compiles:
             self.run_as_written()
-        self.counter.reset()
+        self.counter.reset()  # What it counts from here on belongs to this call.
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
@@ -92,7 +92,7 @@ class Recorder(TorchFunctionMode):
             self._guard(self._record, op_name(func), func, args, kwargs, out)
         elif id(args[0] if args else None) in self.values and op_name(func) in ("shape", "size"):
             return self._sizes(self.values[id(args[0])].axes, out, *args[1:], **kwargs)
-        elif func is torch.Tensor.__setitem__:
+        elif func is torch.Tensor.__setitem__:  # It returns None: what it changed is named.
             self._guard(self._record, "setitem", func, args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
             rows = list(out)
@@ -239,7 +239,7 @@ class Recorder(TorchFunctionMode):
         value = self.values.get(id(content))
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
-        step = self.steps[value.source]
+        step = self.steps[value.source]  # It made the tensor that the variable holds.
         if step.op in ONE_ROW and step.shape != tuple(map(size_of, value.axes)):
             return  # weights, which are not a step
         if step.name is None:
@@ -281,7 +281,7 @@ class Recorder(TorchFunctionMode):
         if id(tensor) in before:
             storage = "same"
             self.running.read_again()
-        elif result.memory in before.values():
+        elif result.memory in before.values():  # It reads the memory of an input.
             storage = "view"
         else:
             storage = "copy" if op in MOVES and before else "new"
@@ -321,9 +321,9 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     shared = [element for element in rows[0] if all(element in row for row in rows)]
     for n, result in enumerate(call.results):
         result.elements = (*(call.elements[n] if call.elements else ()), *shared)
-    if call.op in PRODUCTS or not values:
+    if call.op in PRODUCTS or not values:  # Products have said what they are.
         return
-    main = next((value for value in values if value.stage), values[0])
+    main = next((value for value in values if value.stage), values[0])  # Masks have no stage.
     weights = max(values, key=lambda value: (bool(value.softmax_axis), value.softmax_step))
     keeps_numbers = call.op in SHAPE_ONLY or call.op in UNCHANGED
     factor = numbers.factor_of(call)

@@ -91,7 +91,7 @@ class Frames:
             if module is None and frame not in self.places:
                 module = self._module_of(frame)
             if side == "user" and code.co_name in COMPREHENSIONS:
-                inner = inner or frame.f_lineno
+                inner = inner or frame.f_lineno  # Its frame is not the function's.
             elif side == "user":
                 line = line or UserFrame(code, inner or frame.f_lineno)
                 if frame in self.places:  # then it is still where it was, on the same frames
@@ -139,7 +139,7 @@ class Frames:
         variables = running.frame.f_locals
         names = list(variables)
         values = list(map(id, variables.values()))
-        start = len(running.names)
+        start = len(running.names)  # Names that were there before, if none was deleted.
         if names[:start] != running.names:
             start = 0
         changed = [*compress(names, map(ne, values, running.values[:start])), *names[start:]]

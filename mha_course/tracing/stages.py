@@ -25,7 +25,7 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
         step.stage = info.stage
     contracts = [step.op in PRODUCTS for step in steps]
     linears = [contracts[n] and info.from_linear for n, info in enumerate(infos)]
-    if contracts == linears:
+    if contracts == linears:  # No product but those of Linears: nothing contradicts.
         return
     needed = [contracts[n] and not linears[n] for n in range(len(steps))]
     for step in reversed(steps):
@@ -45,7 +45,7 @@ def _go_back(step: Step, steps: Steps, infos: Infos, names: AxisNamer, needed: l
     for operand in step.inputs:
         if not isinstance(operand.source, int) or steps[operand.source].stage not in BEFORE:
             continue
-        needed[operand.source] = True
+        needed[operand.source] = True  # A product rests on it, so it is what it seems.
         if step.stage != "scores":
             continue
         factor = infos[operand.source].labels

@@ -12,12 +12,13 @@ each function of torch a rule says where the factors go. Follow them through one
 
 1. **The pattern** (``patterns.py``). "B S C" against the shape gives B = 2, S = 5 and C = 24. With
    H = 4 this leaves D = 6, and from here on the axis C is the product of the factors H and D
-   (``axes.py``). Without ``axes=``, ``guess.py`` reads the sizes that modules declare.
+   (``axes.py``). ``letters.py`` reads "b n d" and the like; without ``axes=``, ``guess.py`` reads
+   the sizes that modules declare.
 2. **The call** (``recorder.py``). Torch reports each function that runs. The recorder looks up its
    name (``rules/call.py``), the line and the variable (``source_lines.py``), copies and FLOPs
    (``mha_course/op_counter.py``). Then it asks the function's rule for the axes of the result.
-3. **project** (``rules/linear.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
-   have put these numbers in any order: how to read them is left open until they are used.
+3. **project** (``rules/linear.py``). 72 is 3 * C, so ``parts.py`` calls the new axis ``3*C``.
+   Training may have put these numbers in any order, so they are not read before they are used.
 4. **view** (``rules/reshape.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
    3, 4 and 6, and the result is B S 3 H D. A shape that fits no reading cuts through factors, as
    ``x.view(2, 4, 5, 6)`` does: ``rules/warnings.py`` then says which mistake it is.
@@ -25,9 +26,9 @@ each function of torch a rule says where the factors go. Follow them through one
    rules: they run again on a tensor without memory, whose strides tell where each number came from.
    The result is B S H D, then B H S D.
 6. **@** (``rules/contraction.py``). D is summed over. S stands on both sides of the product, so the
-   side of the queries becomes T: the scores are B H T S. The other files in ``rules/`` are
-   for all other functions of torch, and ``rules/numbers.py`` looks at the scale of scores and at
-   masks when a softmax follows.
+   side of the queries becomes T: the scores are B H T S. Where two axes meet that are not the same,
+   ``unify.py`` decides whether they may. The other files in ``rules/`` are for all other functions
+   of torch, and ``rules/numbers.py`` looks at scales and masks when a softmax follows.
 7. **The end** (this file). A factor that never got a name takes that of the axes it was added to or
    multiplied with. ``stages.py`` decides which steps are projections, scores and so on. The steps
    (``records.py``) become a Trace, which ``render.py`` shows.
@@ -126,7 +127,7 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
         recorder.notes = {guess.described(rows): None}
     batched = any(len(words) > 2 for words in rows.values())
     for name, tensor in tensors.items():
-        if id(tensor) in recorder.values:
+        if id(tensor) in recorder.values:  # It was given twice: one tensor, one name.
             continue
         words = rows.get(name, ())
         parsed = list(map(names.parse, words or ["?"] * tensor.dim(), tensor.shape))
@@ -153,7 +154,7 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
 def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     before = _notes_of_code(fn)
-    recorder.top = sys._getframe()
+    recorder.top = sys._getframe()  # Frames above this one are not the caller's business.
     profile = threading.getprofile()
 
     def on_thread(*_: object) -> None:
@@ -222,7 +223,7 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
     texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
-    recorder.running.leave()
+    recorder.running.leave()  # The last variables were assigned after the last step.
     arguments = tuple(
         replace(argument, axes=argument.axes or names.final(info.axes))
         for argument, info in recorder.arguments.values()

@@ -16,7 +16,7 @@ from mha_course.tracing.axes import (
 def unify(names: AxisNamer, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
     """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
     if size_of(left) != size_of(right):
-        return (right if size_of(left) == 1 else left), False
+        return (right if size_of(left) == 1 else left), False  # Broadcasting keeps the longer.
     if size_of(left) == 1:
         return (left or right), False
     if in_another_order(left, right) or groups_differ(names, left, right):
@@ -34,7 +34,7 @@ def unify(names: AxisNamer, left: Axis, right: Axis, strict: bool = False) -> tu
         return left, False
     if left_label == names.label(right_factors):
         says_more = right_order is not None or len(left) < len(right)
-        return (right if says_more else left), False
+        return (right if says_more else left), False  # The order of copies is worth keeping.
     return _choose_name(names, left, right, strict)
 
 

@@ -90,7 +90,6 @@ OF_X = {  # from (B, S, C)
     "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
     "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
     "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B ? S"),
-    "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (
         lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3),
         "B S H D",
@@ -98,7 +97,6 @@ OF_X = {  # from (B, S, C)
     "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
     "every_second": (lambda x: x.view(2, 5, 4, 6)[..., ::2], "B S H D/2"),
     "an_unknown_operation": (torch.fft.rfft, "? ? ?"),
-    "made_here": (lambda x: torch.ones(5, 5), "? ?"),
     "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
     # a Linear's output may have any order, three first where sizes leave a choice
     "fused_3HD": (lambda x: FUSED(x).view(2, 5, 3, 4, 6), "B S 3 H D"),
@@ -592,11 +590,6 @@ def test_a_keyword_of_the_same_name_goes_in_by_partial(x):
     assert trace(functools.partial(module, need_weights=False), x, axes="B S C").sizes["H"] == H
 
 
-def test_nothing_is_said_where_nothing_is_known(x):
-    found = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x)
-    assert all(set(step.axes) == {"?"} for step in found.steps)
-
-
 hidden = MultiHeadAttention(24, 4)  # a global of the name of an attribute below
 
 
@@ -1081,10 +1074,6 @@ def test_is_causal_with_fewer_queries_than_keys(queries, draw):
         F.scaled_dot_product_attention, q, k, k, is_causal=True,
         axes=("B H T D", "B H S D", "B H S D"),
     )  # fmt: skip
-    changed = k.clone()
-    changed[:, :, queries:] = 0
-    again = F.scaled_dot_product_attention(q, changed, changed, is_causal=True)
-    torch.testing.assert_close(again, found.result)  # later keys have no influence
     texts = [step.warning for step in found.warnings]
     assert bool(texts) == (queries < 7)
     assert not texts or texts[0].startswith("causal-top-left: ")

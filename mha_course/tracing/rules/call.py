@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from mha_course.torch_internals import OpOverload, OpOverloadPacket
-from mha_course.tracing.axes import FEATURES, Axes, Axis, AxisNamer
+from mha_course.tracing.axes import Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.unify import unify
@@ -125,16 +125,6 @@ class OpCall:
             rows = [self.info(tensor).labels for tensor in self.tensors]
             self.warn(warnings.of_broadcast(self.names, left, right, rows))
         return axis
-
-    def ask_about_joined(self, left: Axis, right: Axis) -> None:
-        """Ask about two axes that are laid side by side, or one over the other, by size alone."""
-        labels = [self.names.label(left), self.names.label(right)]
-        if all(map(self.names.counts_tokens, labels)):
-            return  # they may be the same tokens by another name
-        if not all(label in FEATURES or self.names.counts_tokens(label) for label in labels):
-            return
-        if unify(self.names, left, right)[1]:
-            self.warn(warnings.ask("joined-different-axes", left=labels[0], right=labels[1]))
 
     def settle(self, value: TensorInfo, *mistakes: str) -> None:
         """Drop what was to be asked about the step that made a tensor."""

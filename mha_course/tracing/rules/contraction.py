@@ -9,14 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.tracing.axes import (
-    Axes,
-    Axis,
-    AxisNamer,
-    Factor,
-    Origin,
-    size_of,
-)
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.linear import Letters, after_linear, axes_of_weight
@@ -31,7 +24,7 @@ def matmul(call: OpCall) -> list[Axes]:
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
-    row = "r" if left.dim() > 1 else ""
+    row = "r" if left.dim() > 1 else ""  # A vector has no rows, and its product none.
     column = "c" if right.dim() > 1 else ""
     terms = [f"...{row}s" if row else "s", f"...s{column}" if column else "s"]
     axes = spelled(call, [left, right], terms, f"...{row}{column}")
@@ -45,7 +38,7 @@ def matmul(call: OpCall) -> list[Axes]:
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
     """Replace the dots of terms by as many letters as they stand for, and contract."""
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
-    depth = max(dots)
+    depth = max(dots)  # Shorter tensors broadcast: their dots are the last ones.
     spelled: list[Letters] = []
     for term, number in zip([*terms, output], [*dots, depth], strict=True):
         before, ellipsis, after = term.partition("...")
@@ -69,18 +62,18 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         for letter, axis in zip(term, factor, strict=True):
             axes_by_letter[letter].append(axis)
             known = axis_of.setdefault(letter, axis)
-            if known == axis:
+            if known == axis:  # The letter stands for the same numbers, or is new.
                 continue
             is_summed = letter not in out
             strict = products and is_summed
             axis_of[letter], differs = unify(names, known, axis, strict)
             if differs:
-                _warn_of_mismatch(call, is_summed, known, axis, products)
+                call.warn(warnings.of_mismatch(names, known, axis, is_summed, products))
     axes = [axis_of[letter] for letter in out]
     summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
     if len(values) > 1 and not any(value.is_parameter for value in values):
-        names.confirm(axis for aligned in axes_by_letter.values() for axis in aligned)
+        names.confirm(chain.from_iterable(axes_by_letter.values()))
     labels = list(map(names.label, axes))
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
@@ -101,13 +94,13 @@ def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
 
 def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    key = weights.softmax_axis
+    key = weights.softmax_axis  # Only the softmax has shown so far which axis is the keys'.
     if key != "T" and not key.endswith("'"):
         return
     tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
     keys = [axis for axis, summed in tokens if summed and names.label(axis) == key]
     queries = [axis for axis, summed in tokens if not summed and names.label(axis) != key]
-    if not keys or not queries:
+    if not keys or not queries:  # The sum does not run over what stood first.
         return
     query = names.label(queries[0])
     if query == "T" or names.root(key) != names.root(query):
@@ -123,17 +116,6 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) ->
         info.labels = tuple(map(names.label, info.axes))
         words = info.softmax_axis.split("*")
         info.softmax_axis = "*".join([swapped.get(word, word) for word in words])
-
-
-def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
-    names = call.names
-    labels = [names.label(left), names.label(right)]
-    if not summed or "H" in labels or labels[0] == labels[1]:
-        call.warn(warnings.of_broadcast(names, left, right))
-    elif products:  # _check_weighted_sum judges sums with weights.
-        is_key = labels[0] == "D" and names.is_token(right)
-        name = "key-not-transposed" if is_key else "contraction-of-different-axes"
-        call.warn(warnings.warn(name, left=labels[0], right=labels[1]))
 
 
 def _stage_of(

@@ -16,17 +16,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from mha_course.tracing.axes import Axes, Factor, Origin, axis_of, keep_matching, size_of
+from mha_course.tracing.parts import index_half
 from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.reshape import regroup, warn_of_cuts
-from mha_course.tracing.rules.views import (
-    Dim,
-    Placement,
-    Rerun,
-    index_half,
-    named,
-    padded_strides,
-    view,
-)
+from mha_course.tracing.rules.views import Dim, Placement, Rerun, named, padded_strides, view
 
 LIMIT = 400_000  # numbers that are followed one by one
 REORDERED = -1  # the stride of an axis in another order

@@ -48,7 +48,7 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
             call.settle(main, "mask-after-softmax")
             result.softmax_axis = over
             result.softmax_step = call.index
-    elif over:
+    elif over:  # Numbers that were divided by their own sum are weights.
         axes = call.axes(call.first())
         axis = next((axis for axis in axes if call.names.label(axis) == over), ())
         _check_softmax_axis(call, over, axis, axes)
@@ -97,32 +97,13 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
     if value.summed_axis == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     if len(tokens) < 2 or label == "1":
-        _check_pooling(call, axis, axes)
+        call.warn(warnings.of_pooling(names, axis, axes, value.stage in SCORES))
     elif label in tokens[:-1]:
         call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
     elif label not in tokens:
         mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
         if label in mistakes:
             call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
-
-
-def _check_pooling(call: OpCall, axis: Axis, axes: Axes) -> None:
-    """Judge a softmax of a tensor with at most one token axis, or over an axis of size 1."""
-    names = call.names
-    label = names.label(axis)
-    labels = list(map(names.label, axes))
-    tokens = [n for n in range(len(axes)) if names.is_token(axes[n])]
-    several = any(size_of(axes[n]) > 1 for n in tokens)
-    together = [factor.name for factor in axis if names.is_token((factor,))]
-    is_score = call.info(call.first()).stage in SCORES
-    if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
-        call.warn(warnings.warn("attention-over-batch"))
-    elif label == "B" and tokens:
-        call.warn(warnings.ask("softmax-over-batch", dim=tokens[0]))
-    elif label == "1" and several and not is_score:
-        call.warn(warnings.warn("softmax-over-one", dim=tokens[-1]))
-    elif len(together) > 1 and is_score:  # pixels Y*X have both
-        call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
 
 
 SAME = """

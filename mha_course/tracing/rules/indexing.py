@@ -19,7 +19,7 @@ from mha_course.tracing.axes import (
     size_of,
     unknown,
 )
-from mha_course.tracing.rules import numbers
+from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, rules
 from mha_course.tracing.rules.views import named, of_views
 from mha_course.tracing.unify import align
@@ -117,9 +117,7 @@ def gather(call: OpCall) -> list[Axes]:
 
 def repeated_heads(names: AxisNamer, kv_heads: Sequence[int]) -> Axis:
     """Return the heads of an axis that has these KV heads, or () if there is no order."""
-    heads, count = names.sizes.get("H", 0), names.extra.get("H_kv", 0)
-    if len(kv_heads) != heads or not count or heads % count:
-        return ()
+    heads, count = names.sizes.get("H", 0), names.extra["H_kv"]
     if list(kv_heads) == [head * count // heads for head in range(heads)]:
         return (Factor("H", heads, origin=Origin.INTERLEAVED),)
     if list(kv_heads) == [head % count for head in range(heads)]:
@@ -171,7 +169,7 @@ def _written(call: OpCall, target: Tensor, written: dict[int, Axis]) -> list[Axe
     axes = call.axes(target)
     for dim, axis in written.items():
         if size_of(axes[dim]) == size_of(axis):
-            call.ask_about_joined(axes[dim], axis)
+            call.warn(warnings.of_joined(call.names, axes[dim], axis))
             align(call.names, axes[dim], axis)
             axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)

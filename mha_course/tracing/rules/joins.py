@@ -65,7 +65,7 @@ def _ask_about_joined(call: OpCall, tensors: list[Tensor], dim: int | None = Non
     for axes in others:
         for position, (left, right) in enumerate(zip(first, axes, strict=False)):
             if position != dim:
-                call.ask_about_joined(left, right)
+                call.warn(warnings.of_joined(call.names, left, right))
 
 
 def _shared_axis(call: OpCall, column: Axes) -> Axis:

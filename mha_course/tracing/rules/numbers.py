@@ -25,7 +25,7 @@ def factor_of(call: OpCall) -> float:
     as in a norm by hand or a learned temperature.
     """
     op = call.op.removesuffix("_")
-    inverse = op in DIVISIONS
+    inverse = op in DIVISIONS  # Only what stands below the line divides.
     if not inverse and op not in ("mul", "multiply"):
         return 1.0
     tensors = [value for value in call.args[:2] if isinstance(value, Tensor) and value.dim()]

@@ -10,7 +10,6 @@ from operator import mul
 from mha_course.tracing.axes import (
     FEATURES,
     Axes,
-    Axis,
     AxisNamer,
     Factor,
     Origin,
@@ -22,14 +21,13 @@ from mha_course.tracing.axes import (
 from mha_course.tracing.parts import parts
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
+from mha_course.tracing.rules.ones import ONE, Row, place_ones
 from mha_course.tracing.rules.warnings import Cut, Remark
 
-ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
     ("D", "H"): "merge-dim-before-heads",
     ("B", "D"): "fold-order-mixed",
 }
-Row = Sequence[Axis]
 Fit = tuple[Axes, list[Cut]]
 Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
 
@@ -122,24 +120,26 @@ def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row) -> Fit:
         groups += filled
         if cut:
             cuts.append(cut)
-    following = iter(groups)
-    out = [next(following) if size > 1 else None for size in shape]
-    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, hints)
-    return list(map(names.merge_parts, placed)), cuts
+    following = iter(groups)  # Axes longer than 1 get theirs in order.
+    out = [next(following) if size > 1 else () for size in shape]
+    if len(solid) < len(flat):
+        free = [position for position, size in enumerate(shape) if size == 1]
+        place_ones(names, axes, tuple([factor for factor, _ in flat]), out, free, hints)
+    return list(map(names.merge_parts, out)), cuts
 
 
 def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut | None]:
     block = tuple([factor for factor, _ in pairs])
     came_from = [axis for _, axis in pairs]
     if len(sizes) == 1:
-        return [block], None
+        return [block], None  # Whole factors became one axis.
     if len(block) == 1:
         return parts(names, block[0], tuple(sizes)), None
     tidied = names.merge_parts(block)
     if len(tidied) < len(block):  # what was put together is not part of one of the axes
         axis_of = dict(pairs)
         return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
-    permuted = sorted(factor.size for factor in block) == sorted(sizes)
+    permuted = sorted(factor.size for factor in block) == sorted(sizes)  # As if transposed.
     if not permuted and sizes[0] % block[0].size == 0:  # what comes before the others stays whole
         inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
         if not cut and (len(block) == 2 or block[-1].name != "H"):  # heads are seldom divided
@@ -150,53 +150,6 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     is_named = not FEATURES.isdisjoint([factor.name for factor in block])
     origin = Origin.MIXED if is_named else Origin.UNKNOWN
     return [(unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
-
-
-def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], hints: Row) -> Axes:
-    """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
-    ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
-    free = [position for position, axis in enumerate(out) if axis is None]
-    axes: Axes = [axis or () for axis in out]
-    for slot, axis in enumerate(hints):  # an axis whose size was written is there
-        root = names.root(names.label(axis))
-        of_axis = [pair for pair in ones if names.root(pair[1].name) == root]
-        if slot in free and of_axis and axis:
-            axes[slot] = of_axis[0][1:]
-            free.remove(slot)
-            ones.remove(of_axis[0])
-    if len(free) < len(ones):  # heads go first, to their width, then what has no name
-        inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
-        rest = [pair for pair in ones if pair not in inner]
-        ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
-        ones = [*ones[: len(free)], *inner, *ones[len(free) :]]
-    for slot, (_, factor) in zip(free, ones, strict=False):
-        axes[slot] = () if factor == ONE else (factor,)
-    for position, factor in ones[len(free) :]:
-        _attach(axes, old, flat, position, factor)
-    return axes
-
-
-def _before_width(flat: Axis, position: int) -> bool:
-    return position + 1 < len(flat) and flat[position + 1].name == "D"
-
-
-def _attach(axes: Axes, old_axes: Row, flat: Axis, position: int, factor: Factor) -> None:
-    """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
-    after = flat[position + 1] if position + 1 < len(flat) else None
-    before = flat[position - 1] if position else None
-    joins_right = False
-    if factor.name == "H" and _before_width(flat, position):
-        batch_is_left = before is not None and before.name == "B" and (before,) in axes
-        joins_right = not batch_is_left or (before, factor) in old_axes
-    elif factor.name == "B" and after is not None and after.name == "H":
-        joins_right = (after,) in axes
-    for number, axis in enumerate(axes):
-        if (joins_right or before is None) and axis and axis[0] == after:
-            axes[number] = (factor, *axis)
-            return
-        if not joins_right and axis and axis[-1] == before:
-            axes[number] = (*axis, factor)
-            return
 
 
 RESHAPES = rules(("view reshape view_as reshape_as _unsafe_view ravel flatten unflatten", reshape))

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unique, unknown
-from mha_course.tracing.parts import parts, slice_of
+from mha_course.tracing.axes import Axes, Axis, Origin, size_of, unique
+from mha_course.tracing.parts import index_half, sliced, windows
 from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
 
 
@@ -70,26 +70,26 @@ def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = F
 
 def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
-    present = set(chain(*moved.axes))
+    present = set(chain(*moved.axes))  # The dims that the result still has.
     linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     axis_of: dict[Dim, Axis] = {}
     elements: list[Element] = []
     sizes = list(map(size_of, axes))
     for stride, size, axis in zip(padded_strides(tuple(sizes)), sizes, axes, strict=True):
-        if (stride, size) in present:
+        if (stride, size) in present:  # The axis was moved, and is whole.
             axis_of[Dim(stride, size)] = axis
             continue
         dims = sorted(
             (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
-        start = moved.first // stride % (2 * size or 1)
+        start = moved.first // stride % (2 * size or 1)  # Where the slice of this axis begins.
         if dims and dims[0].size == 1:
             index_half(names, axis)
         if len(dims) > 1:
-            axis_of |= zip(dims, _windows(names, axis, stride, dims), strict=True)
+            axis_of |= zip(dims, windows(names, axis, stride, *dims), strict=True)
         elif dims:
             (dim,) = dims
-            piece = axis_of[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
+            piece = axis_of[dim] = sliced(names, axis, start, dim.size, dim.stride / stride)
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
                 elements.append(Element(outer, names.label(outer), start // dim.size))
@@ -110,38 +110,6 @@ def _axis_of_dim(dim: Dim, axis_of: dict[Dim, Axis]) -> Axis:
         return axis_of.pop(dim, ())
     origin = Origin.UNKNOWN if dim.stride else Origin.COPIES
     return axis_of.get(dim) or (unique(dim.size, origin),)
-
-
-def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
-    """Name a slice; every second number of the head width is half of it."""
-    if step == 1 and axis:
-        return slice_of(names, axis, start, size)
-    if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
-        return names.half(axis)
-    if names.label(axis) == "H" and step > 1:
-        return (Factor("?", size, axis[0], int(step)),)
-    return unknown(size)
-
-
-def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes:
-    """Name how many windows slide along an axis, and how long each is."""
-    count, window = dims
-    disjoint = window.stride == stride and count.stride == window.size * stride
-    if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
-        return [unknown(dim.size) for dim in dims]
-    named = parts(names, axis[0], (count.size, window.size))
-    if names.is_token(axis):
-        names.tokens.update(factor.name for factor in named[0])
-    return named
-
-
-def index_half(names: AxisNamer, axis: Axis) -> None:
-    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-    if whole:
-        other = axis[0]._replace(stride=3 - axis[0].stride)
-        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
-        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
 
 VIEWS = rules(

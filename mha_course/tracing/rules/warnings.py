@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, size_of
-from mha_course.tracing.unify import groups_differ, in_another_order
+from mha_course.tracing.axes import FEATURES, Axis, AxisNamer, Factor, Origin, size_of
+from mha_course.tracing.unify import groups_differ, in_another_order, unify
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
@@ -85,6 +85,52 @@ def of_softmax(name: str, labels: Sequence[str], keys: str) -> Remark:
     """Say over which dim a softmax of tensors with these axes should run."""
     dim = list(labels).index(keys) if keys in labels[:-1] else -1
     return warn(name, dim=dim)
+
+
+def of_pooling(names: AxisNamer, axis: Axis, axes: Sequence[Axis], is_score: bool) -> Remark | None:
+    """Judge a softmax of a tensor with at most one token axis, or over an axis of size 1."""
+    label = names.label(axis)
+    labels = list(map(names.label, axes))
+    tokens = [n for n in range(len(axes)) if names.is_token(axes[n])]
+    several = any(size_of(axes[n]) > 1 for n in tokens)
+    together = [factor.name for factor in axis if names.is_token((factor,))]
+    if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
+        return warn("attention-over-batch")
+    if label == "B" and tokens:
+        return ask("softmax-over-batch", dim=tokens[0])
+    if label == "1" and several and not is_score:
+        return warn("softmax-over-one", dim=tokens[-1])
+    if len(together) > 1 and is_score:  # pixels Y*X have both
+        return warn("softmax-over-everything", axes=" and ".join(together))
+    return None
+
+
+def of_joined(names: AxisNamer, left: Axis, right: Axis) -> Remark | None:
+    """Ask about two axes that are laid side by side, or one over the other, by size alone."""
+    labels = [names.label(left), names.label(right)]
+    if all(map(names.counts_tokens, labels)):
+        return None  # they may be the same tokens by another name
+    if not all(label in FEATURES or names.counts_tokens(label) for label in labels):
+        return None
+    differ = unify(names, left, right)[1]
+    return ask("joined-different-axes", left=labels[0], right=labels[1]) if differ else None
+
+
+def of_mismatch(
+    names: AxisNamer, left: Axis, right: Axis, is_summed: bool, of_products: bool
+) -> Remark | None:
+    """Name the mistake where a product pairs two axes that are not the same.
+
+    Args: ``of_products``, whether no factor is weights, whose sums are judged by their softmax.
+    """
+    labels = [names.label(left), names.label(right)]
+    if not is_summed or "H" in labels or labels[0] == labels[1]:
+        return of_broadcast(names, left, right)
+    if not of_products:
+        return None
+    is_key = labels[0] == "D" and names.is_token(right)
+    name = "key-not-transposed" if is_key else "contraction-of-different-axes"
+    return warn(name, left=labels[0], right=labels[1])
 
 
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark | None:
