@@ -82,13 +82,13 @@ def heatmap(
 
 def head_grid(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    titles: Sequence[str] | None = None, scale: Scale | None = None, top: float = 0.0,
+    titles: Sequence[str] = (), scale: Scale | None = None, top: float = 0.0,
 ) -> Figure:  # fmt: skip
-    """Draw the heads (H, T, S) of one layer side by side, with their numbers, all on one scale.
+    """Draw heads (H, T, S) side by side, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative. Names are along the outermost heads, titles above each; ``top`` inches stay free
-    above all.
+    are negative. Names are along the outermost heads; titles are their numbers if there are no
+    others; ``top`` inches stay free above all.
     """
     axes = ("H", "T", "S")
     named = as_named_weights("head_grid", weights, axes, queries, keys, mask)
@@ -97,12 +97,12 @@ def head_grid(
     figure, side, across = _head_axes(len(heads), rows, columns, top)
     (*panels, bar) = figure.axes
     titles = titles or [f"head {number}" for number in range(len(heads))]
-    for number, ax in enumerate(panels):
+    for number, (ax, title) in enumerate(zip(panels, titles, strict=True)):
         row, column = divmod(number, across)
         mesh = _draw_cells(ax, heads[number], hidden[number], side, scale)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
         pad = 4 if row else 4 + 72 * _name_height(columns)
-        ax.set_title(titles[number], fontsize=TEXT, loc="left", y=1, pad=pad)
+        ax.set_title(title, fontsize=TEXT, loc="left", y=1, pad=pad)
     label = "weight" if scale == WEIGHTS else "value"
     label += _note_on_odd(heads[~hidden], side)
     figure.colorbar(mesh, cax=bar, label=label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,6 @@ def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
     require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
     starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
     return [_control(name, starts[name]) for name in defaults]
-
-
-def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that were sent; one that makes no sense is that of the start."""
-    values = {}
-    for name in controls.keys() & sent.keys():
-        try:
-            values[name] = controls[name].read(PLACE, sent[name])
-        except ShapeError:
-            values[name] = controls[name].start
-    return values
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

@@ -24,8 +24,7 @@ const THUMBNAIL = 128; // cells of a small picture's longer side: more could not
  * @property {[string[], string[]][]} tokens queries and keys of each layer
  * @property {[string[], string[]][] | null} words the same before repeated ones were numbered, where arcs can be drawn
  * @property {import("../matrix.js").Scale} scale of all maps
- * @property {BufferSource} numbers float32, or the weights of large maps as 16 bits
- * @property {number} parts of 1, that such a weight is a whole number of; else 1
+ * @property {BufferSource} numbers float32
  * @property {BufferSource | null} hidden a byte a cell
  * @property {string} source the line that says whose numbers they are
  * @property {number} serial
@@ -37,9 +36,8 @@ const THUMBNAIL = 128; // cells of a small picture's longer side: more could not
  */
 export function readMaps(state) {
   const [R, H, T, S] = state.shape;
-  const { slots, scale, parts, only } = state;
-  const { buffer } = bytesOf(state.numbers);
-  const numbers = parts === 1 ? new Float32Array(buffer) : new Uint16Array(buffer);
+  const { slots, scale, only } = state;
+  const numbers = new Float32Array(bytesOf(state.numbers).buffer);
   const hidden = state.hidden && bytesOf(state.hidden);
   const has = ({ layer, slot }) => !only || (layer === only.layer && slot === only.slot);
   const index = ({ layer, slot }) => (only ? 0 : layer * slots + slot);
@@ -56,7 +54,7 @@ export function readMaps(state) {
       for (let s = 0; s < S; s += step) {
         const place = (index(at) * T + t) * S + s;
         if (hidden) cells.hidden[cell] = hidden[place];
-        cells.values[cell++] = numbers[place] / parts;
+        cells.values[cell++] = numbers[place];
       }
     return cells;
   }

@@ -66,6 +66,8 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     titles = [_name(maps, layer, head, "average of heads") for head in heads]
     top = SENTENCE if maps.has_words else 0.0
     grid = plots.head_grid(matrices[heads], mask=mask[heads], titles=titles, top=top, **style)
+    if not few:
+        _as_bitmap(grid.axes[0])
     if maps.has_words:
         fraction = top / grid.get_figheight()
         ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
@@ -73,6 +75,15 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
         if slot < len(grid.axes) - 2:
             plots.frame_row(grid.axes[slot], row)
     return grid
+
+
+def _as_bitmap(ax: Axes) -> None:
+    """Draw the cells as one image: as shapes they take seconds, and megabytes."""
+    mesh = ax.collections[0]
+    columns, rows = ax.get_xlim()[1], ax.get_ylim()[0]
+    style: dict[str, Any] = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "aspect": ax.get_aspect()}
+    ax.imshow(mesh.get_array(), extent=(0, columns, rows, 0), interpolation="none", **style)
+    mesh.remove()
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:

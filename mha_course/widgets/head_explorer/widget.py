@@ -134,11 +134,12 @@ class HeadExplorer(CourseWidget):
         return {**self._maps.message(ahead), "source": self._source}
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        """Call the function with what the controls say, unless only the other maps are asked for."""
+        """Call the function with what the controls say; it has run if the rest is asked for."""
         self._ahead = False
         if self._function is None or "rest" in event:
             return
-        self.values |= controls.read_values(self._controls, event.get("moved", {}))
+        for name, sent in event.get("moved", {}).items():
+            self.values[name] = self._controls[name].read(PLACE, sent)
         values = dict(self.values)
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
