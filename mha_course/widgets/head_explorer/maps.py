@@ -159,9 +159,6 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
 
 def numbers_of(weights: Any) -> NDArray[Any]:
     """Return weights of 2 to 5 axes as an array, or raise ShapeError."""
-    shape = tuple(getattr(weights, "shape", ()))
-    if len(shape) >= 2:  # before many numbers are copied
-        _check_size(shape)
     array = as_numbers(PLACE, weights)
     _check_size(array.shape)
     return array

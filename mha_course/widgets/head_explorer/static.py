@@ -79,10 +79,10 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
 
 def _as_bitmap(ax: Axes) -> None:
     """Draw the cells as one image: as shapes they take seconds, and megabytes."""
-    mesh = ax.collections[0]
-    columns, rows = ax.get_xlim()[1], ax.get_ylim()[0]
-    style: dict[str, Any] = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "aspect": ax.get_aspect()}
-    ax.imshow(mesh.get_array(), extent=(0, columns, rows, 0), interpolation="none", **style)
+    mesh: Any = ax.collections[0]
+    style = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "aspect": ax.get_aspect()}
+    extent = (*ax.get_xlim(), *ax.get_ylim())
+    ax.imshow(mesh.get_array(), extent=extent, interpolation="none", **style)
     mesh.remove()
 
 
