@@ -115,7 +115,6 @@ export class Arcs {
     this.queryLine = new Line(onFollow);
     const sheet = make("div", "sheet", this.queryLine.node, this.svg, this.keyLine.node);
     this.node = make("div", { className: "mha-arcs", role: "group" }, sheet);
-    this.sheet = sheet;
     const indexAt = (event) => event.target.closest?.(".queries > .word")?.dataset.index;
     this.node.addEventListener("pointerover", (event) => {
       const index = indexAt(event);

@@ -25,9 +25,9 @@ MASKS = ("none", "causal", "window of 3")
 GIVEN = "as given"  # a mask that is none of these
 
 
-def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
-    """Choose a control for each parameter of a function by its name; ``sentence`` and ``mask`` are
-    where two start.
+def controls_of(function: Any, sentence: str, hidden: NDArray[np.bool_]) -> list[Control]:
+    """Choose a control for each parameter of a function by its name; ``sentence`` and the mask of
+    what is ``hidden`` are where two start.
 
     Raises: ShapeError if a parameter is not a control and has no default.
     """
@@ -36,7 +36,8 @@ def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
     require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
     defaults = _parameters(function)
     require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
-    starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
+    starts = defaults | {"mask": choice_of_mask(hidden)}
+    starts["sentence"] = defaults.get("sentence") or sentence
     return [_control(name, starts[name]) for name in defaults]
 
 

@@ -105,11 +105,9 @@ class Maps:
         if not visible.any():
             return None
         choosing = visible & (visible.sum(axis=1, keepdims=True) > 1)
-        preferred = [choosing, visible]
-        if distinct:  # which is slow for many tokens
-            queries, keys = self.tokens_of(row)
-            preferred.insert(0, choosing & (np.array(queries)[:, None] != keys))
-        best = next(cells for cells in preferred if cells.any())
+        queries, keys = self.tokens_of(row)
+        differ = choosing & (np.array(queries)[:, None] != keys) if distinct else choosing
+        best = next(cells for cells in (differ, choosing, visible) if cells.any())
         candidates = np.where(best, matrix, -np.inf)
         query, key = np.unravel_index(candidates.argmax(), matrix.shape)
         return int(query), int(key)

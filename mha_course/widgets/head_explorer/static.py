@@ -24,8 +24,7 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     R, H, T, S = maps.shape
     B = len(maps.tokens)
     counts = [count(n, word) for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
-    tokens = f"{T} query and {count(S, 'key token')}"
-    counted = ", ".join([*counts, count(H, "head"), tokens])
+    counted = ", ".join([*counts, count(H, "head"), f"{T} query and {count(S, 'key token')}"])
     if max(T, S) > MAX_TOKENS:
         counted += " (a still picture shows this head alone)" if H > 1 else ""
     elif H > MAX_HEADS:
