@@ -115,7 +115,6 @@ export class Arcs {
     this.queryLine = new Line(onFollow);
     const sheet = make("div", "sheet", this.queryLine.node, this.svg, this.keyLine.node);
     this.node = make("div", { className: "mha-arcs", role: "group" }, sheet);
-    this.sheet = sheet;
     const indexAt = (event) => event.target.closest?.(".queries > .word")?.dataset.index;
     this.node.addEventListener("pointerover", (event) => {
       const index = indexAt(event);
@@ -127,18 +126,10 @@ export class Arcs {
   /** Follow the word that an arrow key, Home or End leads to; say whether it was one of these. */
   press({ key }) {
     const { follow, queries } = this.shown;
-    const last = queries.length - 1;
-    const [before, after] = [follow - 1, follow + 1];
-    const steps = {
-      ArrowLeft: before,
-      ArrowUp: before,
-      ArrowRight: after,
-      ArrowDown: after,
-      Home: 0,
-      End: last,
-    };
+    const T = queries.length;
+    const steps = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -T, End: T };
     if (!Object.hasOwn(steps, key)) return false;
-    const row = clamp(steps[key], 0, last);
+    const row = clamp(follow + steps[key], 0, T - 1);
     this.onFollow(row);
     this.queries.buttons[row].focus();
     return true;

@@ -19,7 +19,7 @@ import { answererOf } from "./without_kernel.js";
 /** What all widgets show where the kernel does not answer: nobody can tell a busy one from one that is gone. */
 const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not to answer
-const SETTLED = 150; // milliseconds in which nothing came, until the rest is asked for
+export const SETTLED = 150; // milliseconds until the kernel hears what was chosen, or is asked for the rest
 
 /**
  * Follow the state of a model, and send it events. `draw(state)` is called with every state that comes, before the next

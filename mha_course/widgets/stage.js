@@ -2,9 +2,7 @@
 
 import { catchKeys, followModel, make, makeSpeaker, setText } from "./dom.js";
 import { followTheme } from "./matrix.js";
-import { connect } from "./protocol.js";
-
-const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
+import { connect, SETTLED } from "./protocol.js";
 
 /** Keep the height that a picture once had at this width, so that nothing below it jumps. */
 function keepHeight(root, width) {

@@ -33,8 +33,7 @@ def opened(state):
     """Return a state, facts of each map, cells (M, T, S), hidden (L · B, slots, T, S)."""
     R, _, T, S = state["shape"]
     four = (R, state["slots"], T, S)
-    numbers = np.frombuffer(state["numbers"], "<f4" if state["parts"] == 1 else "<u2")
-    numbers = numbers.reshape(-1, T, S) / np.float32(state["parts"])
+    numbers = np.frombuffer(state["numbers"], "<f4").reshape(-1, T, S)
     hidden = state["hidden"] and np.frombuffer(state["hidden"], bool).reshape(four)
     assert len(state["facts"]) == len(numbers) == R * state["slots"]
     return state, state["facts"], numbers, hidden
@@ -73,17 +72,6 @@ def test_every_cell_comes_whole(draw, shape):
     assert head["scale"] == scale
 
 
-@pytest.mark.parametrize(("tokens", "size"), [(128, 4), (129, 2)])  # of 9 maps
-def test_weights_of_large_maps_come_in_two_bytes(draw, tokens, size):
-    given = weights(draw, 8, tokens, tokens)
-    state, facts, cells, _ = opened(HeadExplorer(given).state)
-    assert len(state["numbers"]) == size * cells.size
-    assert np.abs(cells[:8] - given.numpy()).max() < 1e-5
-    given[0, 0, 0] = math.nan  # for which two bytes have no room
-    assert np.isnan(opened(HeadExplorer(given).state)[2][0, 0, 0])
-    assert facts[0]["sums"] == pytest.approx([1, 1], abs=1e-5)  # of the numbers before rounding
-
-
 def test_of_many_cells_the_map_that_is_looked_at_comes_first(draw):
     scores, calls = draw(2, 8, 100, 100), []
 
@@ -100,9 +88,9 @@ def test_of_many_cells_the_map_that_is_looked_at_comes_first(draw):
     state, facts, cells, hidden = opened(explorer.state)
     assert (state["only"], state["serial"], calls) == (None, 8, [1.0, 2.0])
     assert looked_at["facts"] == [facts[1 * 9 + 5]]
-    first = np.frombuffer(looked_at["numbers"], "<u2").reshape(100, 100) / np.float32(maps.PARTS)
+    first = np.frombuffer(looked_at["numbers"], "<f4").reshape(100, 100)
     assert np.array_equal(first, cells[1 * 9 + 5])
-    assert np.abs(first - (scores[1, 5] / 2).softmax(-1).numpy()).max() < 1e-5
+    assert np.array_equal(first, (scores[1, 5] / 2).softmax(-1).float())
     assert looked_at["hidden"] == hidden[1, 5].tobytes()
     drawn = in_node("[maps.has({ layer: 1, slot: 5 }), maps.has({ layer: 1, slot: 4 }), "
                     "[...maps.matrix(maps.only).values.slice(0, 100)]]", looked_at)  # fmt: skip
@@ -118,8 +106,6 @@ def test_what_is_no_number_stays_none(draw):
     assert np.array_equal(cells[1] == np.inf, given[1] == math.inf)
     assert [fact["nans"] for fact in facts[:2]] == [1, 0]
     assert np.array_equal(hidden[0, :2], given.isneginf())  # a score of -inf is hidden
-    nothing = opened(HeadExplorer(np.full((2, 2), np.nan)).state)
-    assert np.isnan(nothing[2]).all()
 
 
 def test_numbers_too_large_for_the_browser_are_infinite():
@@ -143,18 +129,6 @@ def test_entropy_is_the_mean_over_rows_that_see_something(draw):
         rows = torch.distributions.Categorical(head[[0, 1, 3, 4, 5]]).entropy()
         assert fact["entropy"] == pytest.approx(float(rows.mean()), abs=1e-6)
         assert fact["leak"] == pytest.approx(float(head[~mask].max()))
-
-
-def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
-    given = (draw(2, 4, 6) * 2).softmax(-2)  # over the queries
-    _, facts, *_ = opened(HeadExplorer(given).state)
-    for head, fact in zip(given, facts, strict=False):
-        assert fact["entropy"] is None
-        sums = head.sum(-1)
-        assert fact["sums"] == pytest.approx([float(sums.min()), float(sums.max())])
-        assert fact["over_queries"]
-    _, facts, *_ = opened(HeadExplorer(weights(draw, 2, 4, 6)).state)
-    assert not any(fact["over_queries"] for fact in facts)
 
 
 # ---- masks and tokens ----
@@ -292,7 +266,6 @@ def test_a_function_gets_what_the_controls_say():
     assert torch.equal(mask, causal_mask(3))
     head, _, cells, hidden = opened(explorer.state)
     assert head["tokens"] == [(["it", "sat", "down"],) * 2]
-    assert head["serial"] == explorer.event["serial"]
     assert cells[0].tolist() == np.eye(3).tolist()
     assert np.array_equal(hidden[0, 0], ~causal_mask(3).numpy())
 
@@ -304,12 +277,12 @@ def test_weights_follow_a_control(draw):
         queries=tokens(4),
         recompute=lambda temperature: (scores / temperature).softmax(-1),
     )
-    moves = [(0.1, 0.1), ("hot", 1.0), (math.nan, 1.0), (None, 1.0), (3.0, 3.0), (3.0, 3.0)]
-    for sent, temperature in moves:  # what makes no sense puts the control at its start
-        assert ask(explorer, temperature=sent) == ""
+    for sent in ("hot", math.nan, None):
+        assert "temperature is a number" in ask(explorer, temperature=sent)
+    for temperature in (0.1, 3.0, 3.0):
+        assert ask(explorer, temperature=temperature) == ""
         head, _, cells, _ = opened(explorer.state)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
-        assert head["serial"] == explorer.event["serial"]
         assert head["tokens"] == [(tokens(4), tokens(4))]
     course = HeadExplorer((scores / 3).softmax(-1), queries=tokens(4))
     assert explorer.text == course.text
@@ -345,9 +318,7 @@ def raises(temperature):
         (raises, "your function: ValueError: first line second <line>"),
         (lambda temperature: None, "your function returns nothing yet (None): expected weights"),
         (lambda temperature: "no", "your function returned something else: weights must be"),
-        (lambda temperature: np.zeros(3), "weights must have 2 to 5 axes"),
         (lambda temperature: (np.eye(2), np.eye(2)), "a tuple must hold weights, then tokens"),
-        (lambda temperature: (np.eye(2), ["a"]), "queries must name every row"),
         (lambda temperature: torch.eye(2)[5], "your function: IndexError"),
     ],
 )
@@ -482,7 +453,6 @@ def test_two_different_words_are_followed_at_first_where_there_are_any():
     assert HeadExplorer(weights, queries=["start", "the", "cat", "the"]).row == 2  # “the” → “the”
     assert HeadExplorer(weights, queries=["start", "the", "cat", "sat"]).row == 3
     assert HeadExplorer(torch.eye(2)[[1, 1]] * 0.5, queries=["cat", "cat"]).row == 0
-    assert "the largest number is 1.00, from “0” to “0”" in HeadExplorer(weights).text
 
 
 def test_the_word_that_is_followed(draw):
@@ -514,11 +484,12 @@ def test_only_weights_between_few_words_are_a_sentence(draw, case, words):
 
 
 @pytest.mark.parametrize(
-    "case", ["many heads", "long", "masked scores", "nothing but NaN", "emoji"]
+    "case", ["many heads", "long", "long scores", "masked scores", "nothing but NaN", "emoji"]
 )
 def test_anything_can_be_drawn_without_a_browser(draw, case):
     given = {
         "many heads": weights(draw, 17, 4, 4), "long": weights(draw, 2, 200, 130),
+        "long scores": draw(2, 200, 130),
         "masked scores": draw(2, 4, 4).masked_fill(~causal_mask(4), -math.inf),
         "nothing but NaN": np.full((2, 3, 3), np.nan), "emoji": weights(draw, 3, 3),
     }[case]  # fmt: skip
@@ -526,7 +497,8 @@ def test_anything_can_be_drawn_without_a_browser(draw, case):
     explorer = HeadExplorer(given, queries=queries)
     assert explorer.png().startswith(b"\x89PNG")
     assert ("first 16 heads" in explorer.text) == (case == "many heads")
-    assert ("shows this head alone" in explorer.text) == (case == "long")
+    assert ("shows this head alone" in explorer.text) == case.startswith("long")
+    assert len(explorer.svg()) < 300_000  # cells as shapes would take 5 million
 
 
 def test_the_static_picture_draws_the_heads_that_are_shown(draw):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,9 @@ MASKS = ("none", "causal", "window of 3")
 GIVEN = "as given"  # a mask that is none of these
 
 
-def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
-    """Choose a control for each parameter of a function by its name; ``sentence`` and ``mask`` are
-    where two start.
+def controls_of(function: Any, sentence: str, hidden: NDArray[np.bool_]) -> list[Control]:
+    """Choose a control for each parameter of a function by its name; ``sentence`` and the mask of
+    what is ``hidden`` are where two start.
 
     Raises: ShapeError if a parameter is not a control and has no default.
     """
@@ -36,19 +36,9 @@ def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
     require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
     defaults = _parameters(function)
     require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
-    starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
+    starts = defaults | {"mask": choice_of_mask(hidden)}
+    starts["sentence"] = defaults.get("sentence") or sentence
     return [_control(name, starts[name]) for name in defaults]
-
-
-def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that were sent; one that makes no sense is that of the start."""
-    values = {}
-    for name in controls.keys() & sent.keys():
-        try:
-            values[name] = controls[name].read(PLACE, sent[name])
-        except ShapeError:
-            values[name] = controls[name].start
-    return values
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

@@ -24,8 +24,7 @@ const THUMBNAIL = 128; // cells of a small picture's longer side: more could not
  * @property {[string[], string[]][]} tokens queries and keys of each layer
  * @property {[string[], string[]][] | null} words the same before repeated ones were numbered, where arcs can be drawn
  * @property {import("../matrix.js").Scale} scale of all maps
- * @property {BufferSource} numbers float32, or the weights of large maps as 16 bits
- * @property {number} parts of 1, that such a weight is a whole number of; else 1
+ * @property {BufferSource} numbers float32
  * @property {BufferSource | null} hidden a byte a cell
  * @property {string} source the line that says whose numbers they are
  * @property {number} serial
@@ -37,34 +36,29 @@ const THUMBNAIL = 128; // cells of a small picture's longer side: more could not
  */
 export function readMaps(state) {
   const [R, H, T, S] = state.shape;
-  const { slots, scale, parts, only } = state;
-  const { buffer } = bytesOf(state.numbers);
-  const numbers = parts === 1 ? new Float32Array(buffer) : new Uint16Array(buffer);
+  const { slots, scale, only } = state;
+  const numbers = new Float32Array(bytesOf(state.numbers).buffer);
   const hidden = state.hidden && bytesOf(state.hidden);
   const has = ({ layer, slot }) => !only || (layer === only.layer && slot === only.slot);
   const index = ({ layer, slot }) => (only ? 0 : layer * slots + slot);
   const facts = (at) => state.facts[index(at)];
-  const read = new Map(); // maps that were asked for, whole
 
-  /** Return a map, one in so many of its rows and columns. */
-  function every(step, at) {
-    const [rows, columns] = [Math.ceil(T / step), Math.ceil(S / step)];
-    const cells = { rows, columns, values: new Float32Array(rows * columns) };
-    if (hidden) cells.hidden = new Uint8Array(rows * columns);
-    let cell = 0;
-    for (let t = 0; t < T; t += step)
-      for (let s = 0; s < S; s += step) {
-        const place = (index(at) * T + t) * S + s;
-        if (hidden) cells.hidden[cell] = hidden[place];
-        cells.values[cell++] = numbers[place] / parts;
-      }
-    return cells;
-  }
   function matrix(at) {
-    if (!read.has(index(at))) read.set(index(at), every(1, at));
-    return read.get(index(at));
+    const start = index(at) * T * S;
+    const mapOf = (cells) => cells?.subarray(start, start + T * S);
+    return { rows: T, columns: S, values: mapOf(numbers), hidden: mapOf(hidden) };
   }
-  const thumbnail = (at) => every(Math.ceil(Math.max(T, S) / THUMBNAIL), at);
+  /** Return a map, of a large one every so many rows and columns. */
+  function thumbnail(at) {
+    const step = Math.ceil(Math.max(T, S) / THUMBNAIL);
+    if (step === 1) return matrix(at);
+    const [rows, columns] = [Math.ceil(T / step), Math.ceil(S / step)];
+    const place = (i) => (Math.floor(i / columns) * S + (i % columns)) * step;
+    const { values, hidden: covered } = matrix(at);
+    const length = rows * columns;
+    const some = (cells) => cells && Float32Array.from({ length }, (_, i) => cells[place(i)]);
+    return { rows, columns, values: some(values), hidden: some(covered) };
+  }
   const areWeights = scale.kind === "weights";
   return { ...state, ...scale, R, H, T, S, areWeights, has, facts, matrix, thumbnail };
 }

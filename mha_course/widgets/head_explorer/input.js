@@ -12,7 +12,7 @@ export function followPointer(explorer) {
       const at = place(event);
       if (at?.row == null) return;
       if (at.column != null) explorer.point({ cursor: at });
-      explorer.follow(at.row);
+      explorer.put({ row: at.row });
     },
     focus() {
       explorer.cursor ??= { row: 0, column: 0 };

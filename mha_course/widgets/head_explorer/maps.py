@@ -31,8 +31,7 @@ MAX_TOKENS = 512  # a cell is a pixel then
 MAX_WORDS = 40  # of a sentence that is written on one line
 MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
-MANY = 9 * 128 * 128  # cells; of more, weights are sent in two bytes each, and one map comes first
-PARTS = 60_000  # of 1, which such a weight is a whole number of
+MANY = 9 * 128 * 128  # cells; of more, the map that is looked at is sent before the others
 
 
 @dataclass(frozen=True)
@@ -75,23 +74,19 @@ class Maps:
             alone, and the browser asks for the rest.
         """
         every = list(np.ndindex(self.numbers.shape[:2]))
-        many = self.numbers.size > MANY
-        places = [ahead] if many and ahead else every
-        matrices = [self.numbers[place] for place in places]
-        hidden = np.array([self.hidden[place] for place in places])
-        packed = many and self.scale.kind == "weights"
-        packed = packed and all(np.isfinite(matrix).all() for matrix in matrices)
+        only = ahead if len(every) > 1 and self.numbers.size > MANY else None
+        sent = only or ...
+        hidden = self.hidden[sent]
         tokens = [self.tokens_of(row) for row in range(len(self.rows))]
         return {
             "shape": list(self.shape), "slots": self.numbers.shape[1],
-            "only": None if places == every else dict(zip(("layer", "slot"), *places, strict=True)),
-            "facts": [self._facts(*place) for place in places],
+            "only": only and {"layer": only[0], "slot": only[1]},
+            "facts": [self._facts(*place) for place in ([only] if only else every)],
             "rows": self.rows,
             "tokens": [tuple(map(numbered, pair)) for pair in tokens],
             "words": tokens if self.has_words else None,
             "scale": self.scale.message(),
-            "numbers": b"".join(map(_in_two_bytes if packed else _in_four_bytes, matrices)),
-            "parts": PARTS if packed else 1,
+            "numbers": self.numbers[sent].astype("<f4", copy=False).tobytes(),
             "hidden": hidden.tobytes() if hidden.any() else None,
         }  # fmt: skip
 
@@ -110,11 +105,9 @@ class Maps:
         if not visible.any():
             return None
         choosing = visible & (visible.sum(axis=1, keepdims=True) > 1)
-        preferred = [choosing, visible]
-        if distinct:  # which is slow for many tokens
-            queries, keys = self.tokens_of(row)
-            preferred.insert(0, choosing & (np.array(queries)[:, None] != keys))
-        best = next(cells for cells in preferred if cells.any())
+        queries, keys = self.tokens_of(row)
+        differ = choosing & (np.array(queries)[:, None] != keys) if distinct else choosing
+        best = next(cells for cells in (differ, choosing, visible) if cells.any())
         candidates = np.where(best, matrix, -np.inf)
         query, key = np.unravel_index(candidates.argmax(), matrix.shape)
         return int(query), int(key)
@@ -141,14 +134,6 @@ class Maps:
         }
 
 
-def _in_four_bytes(matrix: NDArray[np.float32]) -> bytes:
-    return matrix.astype("<f4", copy=False).tobytes()
-
-
-def _in_two_bytes(matrix: NDArray[np.float32]) -> bytes:
-    return (matrix.clip(0) * PARTS).round().astype("<u2").tobytes()
-
-
 def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) -> Maps:
     """Bring weights of 2 to 5 axes, names and a mask to one form, or raise ShapeError."""
     array = numbers_of(weights)
@@ -172,9 +157,6 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
 
 def numbers_of(weights: Any) -> NDArray[Any]:
     """Return weights of 2 to 5 axes as an array, or raise ShapeError."""
-    shape = tuple(getattr(weights, "shape", ()))
-    if len(shape) >= 2:  # before many numbers are copied
-        _check_size(shape)
     array = as_numbers(PLACE, weights)
     _check_size(array.shape)
     return array

@@ -24,8 +24,7 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     R, H, T, S = maps.shape
     B = len(maps.tokens)
     counts = [count(n, word) for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
-    tokens = f"{T} query and {count(S, 'key token')}"
-    counted = ", ".join([*counts, count(H, "head"), tokens])
+    counted = ", ".join([*counts, count(H, "head"), f"{T} query and {count(S, 'key token')}"])
     if max(T, S) > MAX_TOKENS:
         counted += " (a still picture shows this head alone)" if H > 1 else ""
     elif H > MAX_HEADS:
@@ -66,6 +65,8 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     titles = [_name(maps, layer, head, "average of heads") for head in heads]
     top = SENTENCE if maps.has_words else 0.0
     grid = plots.head_grid(matrices[heads], mask=mask[heads], titles=titles, top=top, **style)
+    if not few:
+        _as_bitmap(grid.axes[0])
     if maps.has_words:
         fraction = top / grid.get_figheight()
         ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
@@ -73,6 +74,15 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
         if slot < len(grid.axes) - 2:
             plots.frame_row(grid.axes[slot], row)
     return grid
+
+
+def _as_bitmap(ax: Axes) -> None:
+    """Draw the cells as one image: as shapes they take seconds, and megabytes."""
+    mesh: Any = ax.collections[0]
+    style = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "aspect": ax.get_aspect()}
+    extent = (*ax.get_xlim(), *ax.get_ylim())
+    ax.imshow(mesh.get_array(), extent=extent, interpolation="none", **style)
+    mesh.remove()
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:

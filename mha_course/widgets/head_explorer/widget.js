@@ -63,7 +63,7 @@ class Explorer extends Stage {
     this.suggestions = suggestions && new Suggestions(suggestions, change);
     this.arcs = new Arcs({
       onHover: (row) => this.point({ hover: row === null ? null : { row } }),
-      onFollow: (row) => this.follow(row),
+      onFollow: (row) => this.put({ row }),
     });
     this.turn = makeButton("turn", "", () => this.put({ unfolded: !model.get("unfolded") }));
     this.build();
@@ -98,8 +98,8 @@ class Explorer extends Stage {
     Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
     this.arcs.node.ariaLabel =
       "Words: arrow keys follow another, Page Up and Page Down another head";
-    const role = { role: "application", ariaRoleDescription: "heat map" };
-    Object.assign(this.surface, { tabIndex: 0, ...role });
+    this.surface.tabIndex = 0;
+    Object.assign(this.surface, { role: "application", ariaRoleDescription: "heat map" });
   }
 
   answer(event, target) {
@@ -126,14 +126,6 @@ class Explorer extends Stage {
   /** Return which row is followed. */
   followed() {
     return clamp(this.model.get("row"), 0, this.maps.T - 1);
-  }
-
-  follow(row) {
-    this.put({ row });
-  }
-
-  isUnfolded() {
-    return !this.maps.words || this.model.get("unfolded");
   }
 
   stateCame(state) {
@@ -176,7 +168,7 @@ class Explorer extends Stage {
     this.suggestions?.show(this.wordsOf(at)[0], this.followed());
     if (maps !== this.painted) paintThumbs(this.thumbs, maps, palette);
     this.painted = maps;
-    this.turnTo(this.isUnfolded());
+    this.turnTo(!maps.words || this.model.get("unfolded"));
     Object.assign(this.root.dataset, { drawn: true, serial: maps.serial });
   }
 

@@ -88,17 +88,14 @@ class HeadExplorer(CourseWidget):
         self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(device)
         chosen: list[Control] = []
         self._function = None
-        self._ahead = False  # whether the map that is looked at is sent before the others
         if recompute is not None:
-            mask_at_start = controls.choice_of_mask(self._maps.hidden)
-            chosen = controls.controls_of(recompute, self._sentence, mask_at_start)
+            chosen = controls.controls_of(recompute, self._sentence, self._maps.hidden)
             self._function = LearnerFunction(PLACE, "function", recompute)
         specs = [control.spec() for control in chosen]
         inks = [colour.ink for colour in HEAD_COLOURS]
         options = {"controls": specs, "palettes": palettes(), "colours": inks}
-        suggestions = getattr(recompute, "suggestions", None)
-        if suggestions is not None:
-            options["suggestions"] = suggestions()
+        if recompute is not None and hasattr(recompute, "suggestions"):
+            options["suggestions"] = recompute.suggestions()
         super().__init__(chosen, options=options, layer=layer, head=head)
         self.row = self._row_at_start(follow)
         self._sentence = self.values.get("sentence", self._sentence)
@@ -134,11 +131,12 @@ class HeadExplorer(CourseWidget):
         return {**self._maps.message(ahead), "source": self._source}
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        """Call the function with what the controls say, unless only the other maps are asked for."""
-        self._ahead = False
+        """Call the function with what the controls say; it has run if the rest is asked for."""
+        self._ahead = False  # whether the map that is looked at is sent before the others
         if self._function is None or "rest" in event:
             return
-        self.values |= controls.read_values(self._controls, event.get("moved", {}))
+        for name, sent in event.get("moved", {}).items():
+            self.values[name] = self._controls[name].read(PLACE, sent)
         values = dict(self.values)
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
