@@ -113,7 +113,6 @@ def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = F
     pages = read_lessons(numbers, saved=saved)
     write(pages, folder, address)
     write_index(pages, folder, address)
-    shutil.copyfile(launch.PACKAGE / "data" / CARD, folder / CARD)
     names = ["", *(f"{page.name}.html" for page in pages)]
     places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>\n'
@@ -133,7 +132,8 @@ def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool 
         name = f"{page.name}.html"
         written = document(pages, title, text, body, page.views, address + name)
         (folder / name).write_text(written, encoding="utf-8")
-    shutil.copyfile(launch.PACKAGE / "data" / SUMMARY, folder / SUMMARY)
+    for name in (SUMMARY, CARD):
+        shutil.copyfile(launch.PACKAGE / "data" / name, folder / name)
 
 
 def _link(page: Page, rel: str, word: str) -> str:

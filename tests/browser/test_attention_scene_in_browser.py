@@ -427,8 +427,17 @@ def test_it_follows_the_theme(show, steps):
 def test_on_a_phone_it_scrolls_inside_itself_to_what_is_lit(show):
     page = show(width=360, height=800, reduced_motion="reduce")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    for _ in range(7):
-        page.get_by_role("button", name="Next").click()
+    page.evaluate("model.set('row', 4)")
+    following = page.get_by_role("button", name="Next")
+    for _ in range(4):
+        following.click()
+    settle(page)
+    bars = page.locator(".mha-scene .picture > g:last-child text")
+    boxes = bars.evaluate_all("all => all.map((one) => one.getBoundingClientRect())")
+    assert len(boxes) > 5
+    assert all(0 <= box["left"] < box["right"] <= 360 for box in boxes if box["width"])
+    for _ in range(3):
+        following.click()
     settle(page)
     left = page.evaluate("document.querySelector('.mha-scene .paper').scrollLeft")
     part = page.evaluate("model.get('state').plan.parts.weights")

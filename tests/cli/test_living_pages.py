@@ -15,7 +15,7 @@ from mha_course.cli.authoring import MOVES
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
-LEAST = 14  # pixels of letters on a slide of 1920
+LEAST = 16  # pixels of letters on a slide of 1920
 TRAIN = ("13", "15", "16", "17")  # for a minute each; other lessons have widgets of the same kinds
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 # What of a slide is cut off, and how small its letters are, in pixels of a slide 1920 wide.

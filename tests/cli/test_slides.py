@@ -16,7 +16,7 @@ from players import go_to_slide
 from rewriting import refused
 
 from mha_course import exercises
-from mha_course.cli import authoring, pages, plans, rendering, slides
+from mha_course.cli import authoring, pages, plans, rendering, site, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
 
@@ -78,6 +78,7 @@ def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatc
     assert str(tmp_path / "index.html") in capsys.readouterr().out
     names = sorted(path.stem for path in tmp_path.glob("*.html"))
     assert names == [*(path.stem for path in LESSONS), "index", "summary"]
+    assert (tmp_path / site.CARD).exists()
     index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]

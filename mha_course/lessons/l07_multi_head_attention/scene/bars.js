@@ -4,23 +4,24 @@ import { number, svg } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
 import { line, rect } from "./shapes.js";
 
-const [LEFT, WIDE, ROOM] = [76, 20, 604]; // where the first bar begins, how wide it is, the room of all
+const WIDE = 20; // a bar
 const [STEP, STEP_WITH_WORDS, FEW] = [44, 62, 9]; // from bar to bar; few have words below
+const LEAST_ROOM = 300; // where there is less, the readout alone says it
 
 /** Write a colour (alpha, blue, green, red) as style sheets do. */
 export const cssOf = (colour) =>
   `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255} / ${(colour >>> 24) / 255})`;
 
 /** Return where the bars of these parts stand, and y of 0: from the lowest to the highest they are `tall`. */
-export function barsOf(parts, { top, tall }) {
+export function barsOf(parts, { left, room, top, tall }) {
   const values = parts.map(({ value }) => value);
   const [high, low] = [Math.max(0, ...values), Math.min(0, ...values)];
   const unit = tall / (high - low || 1);
   const base = top + 21 + high * unit;
-  const step = Math.min(parts.length > FEW ? STEP : STEP_WITH_WORDS, ROOM / parts.length);
+  const step = parts.length > FEW ? Math.min(STEP, room / parts.length) : STEP_WITH_WORDS;
   const bars = parts.map((part, i) => ({
     ...part,
-    x: LEFT + i * step,
+    x: left + i * step,
     y: part.value < 0 ? base : base - part.value * unit,
     w: WIDE,
     h: Math.abs(part.value) * unit,
@@ -28,23 +29,25 @@ export function barsOf(parts, { top, tall }) {
   return { bars, base, below: base - low * unit + 14, most: Math.max(high, -low) || 1 };
 }
 
-/** Draw the bars, with a heading that says what the number is. */
+/** Draw the bars, with a heading that says what the number is; small numbers are left out where they would touch. */
 export function insideParts({ title, parts, total, note = "" }, brush, place) {
+  if (place.room < LEAST_ROOM) return [];
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
-  const heading = text(title, LEFT, place.top, "ink bold large left");
+  const heading = text(title, place.left, place.top, "ink bold large left");
   heading.append(svg("tspan", { class: "plain", dx: 8 }, `= ${number(total)}`));
   heading.append(svg("tspan", { class: "muted small plain", dx: 24 }, note));
   if (!parts.length) return [heading];
   const { bars, base, below, most } = barsOf(parts, place);
   const colours = brush.signed(most);
+  const least = place.room < parts.length * STEP ? most / 20 : 0;
   const nodes = bars.flatMap(({ name, value, highlighted, ...box }) => [
     rect("zero", box),
     rect(highlighted ? "highlighted" : "", box, {
       style: `fill: ${cssOf(shade(value, colours))}`,
     }),
-    text(number(value), box.x + WIDE / 2, Math.min(box.y, base) - 4),
+    text(Math.abs(value) < least ? "" : number(value), box.x + WIDE / 2, Math.min(box.y, base) - 4),
     text(name, box.x + WIDE / 2, below, "muted center"),
   ]);
-  const floor = `M${LEFT - 4} ${base}H${bars.at(-1).x + WIDE + 4}`;
+  const floor = `M${place.left - 4} ${base}H${bars.at(-1).x + WIDE + 4}`;
   return [heading, ...nodes, line(floor, 1, "line")];
 }

@@ -146,11 +146,12 @@ export class Picture {
     this.lines.style.opacity = since(lines);
     this.inside.style.opacity = cell ? 1 : since(bars);
     this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
-    if (inside !== this.explained) {
+    const { left } = this.plan.bars;
+    if (inside !== this.explained || left !== this.left) {
       const nodes = inside ? insideParts(inside, this.brush, this.plan.bars) : [];
       this.inside.replaceChildren(...nodes);
     }
-    this.explained = inside;
+    Object.assign(this, { explained: inside, left });
   }
 
   /** Light the word that is followed, and let the head that is followed unfold. */

@@ -269,10 +269,9 @@ class Scene extends Stage {
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
     const inside = this.inside(shown);
+    this.bringInSight(view.stage);
     this.motion.draw(view);
     this.picture.show(view, cell, inside);
-    if (this.narrow && this.stage !== view.stage) this.scrollTo(view.stage);
-    this.stage = view.stage;
     this.write(view, inside && (cell || view.fraction === 1) ? inside.text : "");
     const { serial } = this.steps;
     this.root.dataset.drawn = `${serial} ${view.stage} ${view.row} ${view.head} ${view.fraction}`;
@@ -286,12 +285,17 @@ class Scene extends Stage {
     return this.shownBefore?.inside ?? null;
   }
 
-  /** Bring what is highlighted into sight, where the picture is wider than its place. */
-  scrollTo(stage) {
-    const { highlights = [] } = stageAt(stage);
-    const parts = highlights.map((name) => this.steps.plan.parts[name]).filter(Boolean);
-    const left = parts.length ? (Math.min(...parts.map(({ x }) => x)) - 80) * LEAST : 0;
-    this.paper.scrollTo({ left });
+  /** Where the picture is wider than its place, bring into sight what a stage begins with, and the bars below it. */
+  bringInSight(stage) {
+    const { parts, bars, width } = this.steps.plan;
+    const seen = this.paper.clientWidth / this.size;
+    const first = parts[stageAt(stage).highlights?.[0]];
+    const left = first ? clamp(first.x - 80, 0, width - seen) : 0;
+    const end = parts.v.x > left ? Math.min(parts.v.x, left + seen) : left + seen;
+    const place = this.narrow ? { left: left + 12, room: end - left - 24 } : { left: 76, room: 604 };
+    Object.assign(bars, place);
+    if (this.narrow && this.stage !== stage) this.paper.scrollTo({ left: left * this.size });
+    this.stage = stage;
   }
 
   write({ stage, fraction, row, head }, text) {
