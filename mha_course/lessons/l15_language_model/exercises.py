@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, Draw, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
@@ -60,27 +61,34 @@ def _only_the_newest(model: Any, ids: Tensor, steps: int) -> Tensor:
     return ids
 
 
+def _appending_all(model: Any, ids: Tensor, steps: int) -> Tensor:
+    """Append the predictions at all positions, in each round."""
+    for _ in range(steps):
+        ids = torch.cat((ids, model(ids).argmax(-1)), 1)
+    return ids
+
+
 def _asked_once(pick: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
     """Return generate that takes all words from the first answer of the model."""
     return lambda model, ids, steps: torch.cat((ids, pick(model(ids), steps)), 1)
 
 
-def _probabilities(
-    heat: Any = lambda z, t: z / t,
-    largest: Any = lambda z, k: z >= z.topk(k).values[:, -1:],
-    hide: Any = lambda z, kept: z.masked_fill(~kept, -torch.inf),
-    axis: int | None = -1,
-) -> Callable[..., Tensor]:
-    """Return next_token_probabilities that heats, chooses, hides or sums in another way; without an
-    axis it does not sum.
-    """
+CHOICE_STEPS: dict[str, Callable[..., Any]] = {
+    "heat": lambda z, t: z / t,
+    "largest": lambda z, k: z >= z.topk(k).values[:, -1:],
+    "cut": lambda z, kept: z.masked_fill(~kept, -torch.inf),
+    "share": lambda z: z.softmax(-1),
+}
+
+
+def _build_choice(steps: Steps) -> Callable[..., Tensor]:
+    s = Steps(**CHOICE_STEPS | vars(steps))
 
     def probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-        scaled = heat(logits, temperature)
-        kept = scaled if top_k is None else hide(scaled, largest(scaled, top_k))
-        return kept if axis is None else kept.softmax(axis)
+        scaled = s.heat(logits, temperature)
+        return s.share(scaled if top_k is None else s.cut(scaled, s.largest(scaled, top_k)))
 
-    return probabilities
+    return vars(s).get("next_token_probabilities", probabilities)
 
 
 def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
@@ -199,49 +207,56 @@ MISTAKES = [
         generate=lambda model, ids, steps: generate(model, ids, steps)[:, ids.size(1) :],
     ),
     mistake("generate-stops-early", generate=lambda model, ids, _: generate(model, ids, 1)),
+    mistake("/cat-not-kept", generate=lambda model, ids, _: ids),
+    mistake("/all-positions-appended", generate=_appending_all),
+    mistake("/logits-not-ids", crashes="used as indices must be", only=("generate",)),
+    mistake("dtype-changed/ids", stage="narrow", only=("next_token_targets", "generate")),
     mistake(
         "/best-without-axis",
         crashes="same number of dimensions|zero-dimensional",
         only=("generate",),
     ),
     mistake("generate-samples", stage="repeat", only=("generate",)),
-    mistake("temperature-multiplied", next_token_probabilities=_probabilities(lambda z, t: z * t)),
-    mistake("temperature-ignored", next_token_probabilities=_probabilities(lambda z, t: z)),
+    mistake("temperature-multiplied", heat=lambda z, t: z * t),
+    mistake("temperature-ignored", heat=lambda z, t: z),
     mistake(
         "temperature-after-softmax",
+        heat=lambda z, t: z.softmax(-1) / t,
         next_token_probabilities=[
             lambda z, t, k: _cut_after(z, 1.0, k) / t,
-            lambda z, t, k: _probabilities()(z, 1.0, k) / t,
+            lambda z, t, k: next_token_probabilities(z, 1.0, k) / t,
         ],
     ),
     mistake("not-renormalised", next_token_probabilities=_cut_after),
     mistake("top-k-ignored", next_token_probabilities=lambda z, t, k: (z / t).softmax(-1)),
+    mistake("top-k-filled-with-zero", cut=lambda z, kept: z * kept),
+    mistake("top-k-one-short", largest=lambda z, k: z > z.topk(k).values[:, -1:]),
     mistake(
-        "top-k-filled-with-zero",
-        next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept),
-    ),
-    mistake(
-        "top-k-one-short",
-        next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:]),
-    ),
-    mistake(
-        "top-k-one-more",
-        next_token_probabilities=_probabilities(
-            largest=lambda z, k: z >= z.topk(min(k + 1, z.size(1))).values[:, -1:]
-        ),
+        "top-k-one-more", largest=lambda z, k: z >= z.topk(min(k + 1, z.size(1))).values[:, -1:]
     ),
     mistake(
         "top-k-one-threshold",
-        next_token_probabilities=[
-            _probabilities(largest=lambda z, k: z >= z.topk(k).values[:, -1].min()),
-            _probabilities(largest=lambda z, k: z >= z.flatten().topk(k).values[-1]),
+        largest=[
+            lambda z, k: z >= z.topk(k).values[:, -1].min(),
+            lambda z, k: z >= z.flatten().topk(k).values[-1],
         ],
     ),
+    mistake("/largest-alone-kept", largest=lambda z, k: z >= z.topk(k).values[:, :1]),
     mistake(
-        "softmax-missing/words",
-        next_token_probabilities=[_probabilities(axis=None), lambda z, t, k: z / t],
+        "/largest-hidden",
+        largest=[
+            lambda z, k: z < z.topk(k).values[:, -1:],
+            lambda z, k: z <= z.topk(k).values[:, -1:],
+        ],
     ),
-    mistake("softmax-over-batch/words", next_token_probabilities=_probabilities(axis=0)),
+    mistake("/threshold-without-axis", largest=lambda z, k: z >= z.topk(k).values[:, -1]),
+    mistake(
+        "softmax-missing/words", share=lambda z: z, next_token_probabilities=lambda z, t, k: z / t
+    ),
+    mistake("softmax-over-batch/words", share=lambda z: z.softmax(0)),
+    mistake("softmax-log/words", share=lambda z: z.log_softmax(-1)),
+    mistake("softmax-twice/words", share=lambda z: z.softmax(-1).softmax(-1)),
+    mistake("/word-drawn", stage="repeat", only=("next_token_probabilities",)),
     mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
     mistake("ratio-inverted", accept_or_redraw=_accepting(lambda p, q, u: u < q / p)),
     mistake(
@@ -387,6 +402,8 @@ EXERCISES = [
         allows=("no gradient",),
         axes="B V",
         exact_zeros=True,
+        steps=("next_token_probabilities", *CHOICE_STEPS),
+        build=_build_choice,
         done="You can turn logits into probabilities to draw from. With top_k=1, does the "
         "temperature still matter?",
     ),
