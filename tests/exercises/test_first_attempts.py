@@ -480,7 +480,6 @@ WRONG = [
         lambda m, c: m > 0 if c == "additive" else solutions.to_attend(m, c)),
     ("decode_step", "no-split", lambda x, k, v, w_q, w_k, *rest: torch.cat((k, x @ w_k.T), 2)),
     ("rope", "frequency-precedence", turned_too_fast),
-    ("next_token_targets", "dtype-changed", lambda ids: (ids[:, :-1].float(), ids[:, 1:].float())),
     ("ablate_heads", "ablate-wrong-axis", silences_channels),
     ("other_weights", "sum-moved", lambda w, v: solutions.other_weights(w, v) - w),
 ]  # fmt: skip
@@ -604,6 +603,7 @@ SAID = [
     ("online_softmax", lambda z, n: z[..., n:n].amax(-1), "start : start + block_size"),
     ("encoder_block", lambda x, a, f, n1, n2: x + a(x, x, x), "takes one tensor (B, S, C)"),
     ("encoder_block", lambda x, a, f, n1, n2: x + a(n1), "what the norm returns"),
+    ("next_token_targets", lambda ids: (ids[:, :-1].float(), ids[:, 1:]), "They are whole numbers"),
     ("generate", lambda model, ids, n: model(model(ids)[:, -1]), "argmax, not max"),
     ("next_token_probabilities", lambda z, t, k: torch.multinomial(z.softmax(-1), 1),
         "Return the probabilities themselves"),

@@ -268,11 +268,7 @@ MISTAKES = [
     ),
     mistake("key-all-axes-reversed/latents", latent_scores=lambda q, w, c: q @ w @ c.T),
     mistake(
-        "/softmax-already/latents",
-        latent_scores=[
-            lambda q, w, c: latent_scores(q, w, c).softmax(-1),
-            lambda q, w, c: (latent_scores(q, w, c) / math.sqrt(q.size(-1))).softmax(-1),
-        ],
+        "/softmax-already/latents", latent_scores=lambda *given: latent_scores(*given).softmax(-1)
     ),
     mistake("key-not-transposed/latents", latent_scores=lambda q, w, c: q @ w @ c[:, None]),
     *PAGES,

@@ -110,35 +110,6 @@ def judge_draft(
     return tuple(x.detach() if isinstance(x, Tensor) else x for x in tensors)
 
 
-def _accepting(accept: Callable[..., Any]) -> Callable[..., Any]:
-    """Return accept_or_redraw that accepts a draft in another way, from its p and q."""
-    return lambda p, q, draft, uniform: (
-        accept(p[draft], q[draft], uniform),
-        accept_or_redraw(p, q, draft, uniform)[1],
-    )
-
-
-def _redrawing(
-    residual: Callable[[Tensor, Tensor], Tensor], total: Callable[[Tensor], Any] = lambda rest: 1
-) -> list[Callable[..., Any]]:
-    """Return accept_or_redraw with another residual, with and without care where p equals q."""
-
-    def careless(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-        rest = residual(p, q)
-        return uniform < p[draft] / q[draft], rest / total(rest)
-
-    return [
-        careless,
-        lambda p, q, *rest: (careless if (p != q).any() else accept_or_redraw)(p, q, *rest),
-    ]
-
-
-def _guarded_by_its_sum(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-    """Divide p - q by its sum, which is 0 except for rounding, if that is above 0."""
-    rest = p - q
-    return uniform < p[draft] / q[draft], rest / rest.sum() if rest.sum() > 0 else p
-
-
 def _redraw_without_draft(
     p: Tensor, q: Tensor, draft: int, uniform: float
 ) -> tuple[Tensor, Tensor]:
@@ -148,18 +119,34 @@ def _redraw_without_draft(
     return uniform < p[draft] / q[draft], remaining / remaining.sum()
 
 
-def _more(p: Tensor, q: Tensor) -> Tensor:
-    return (p - q).clamp(min=0)
+DRAFT_STEPS: dict[str, Callable[..., Any]] = {
+    "accept": lambda p, q, uniform: uniform < p / q,
+    "missing": lambda p, q: (p - q).clamp(min=0),
+    "divide": lambda rest, p: rest / rest.sum() if rest.sum() > 0 else p,
+    "residual": lambda accepted, rest, p, q: rest,
+}
 
 
-def _where_accepted(residual: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return accept_or_redraw with another residual where the draft is accepted."""
+def _build_judge(steps: Steps) -> Callable[..., tuple[Any, Tensor]]:
+    s = Steps(**DRAFT_STEPS | vars(steps))
 
-    def judging(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-        accepted, rest = accept_or_redraw(p, q, draft, uniform)
-        return accepted, residual(p, q) if accepted else rest
+    def judge(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Any, Tensor]:
+        accepted = s.accept(p[draft], q[draft], uniform)
+        return accepted, s.residual(accepted, s.divide(s.missing(p, q), p), p, q)
 
-    return judging
+    return vars(s).get("accept_or_redraw", judge)
+
+
+def _difference(p: Tensor, q: Tensor) -> Tensor:
+    return p - q
+
+
+def _by_sum(rest: Tensor, _: Tensor) -> Tensor:
+    return rest / rest.sum()
+
+
+def _by_nothing(rest: Tensor, p: Tensor) -> Tensor:
+    return rest if rest.any() else p
 
 
 MISTAKES = [
@@ -258,67 +245,53 @@ MISTAKES = [
     mistake("softmax-twice/words", share=lambda z: z.softmax(-1).softmax(-1)),
     mistake("/word-drawn", stage="repeat", only=("next_token_probabilities",)),
     mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
-    mistake("ratio-inverted", accept_or_redraw=_accepting(lambda p, q, u: u < q / p)),
-    mistake(
-        "always-accepts",
-        accept_or_redraw=[_accepting(lambda p, q, u: True), _accepting(lambda p, q, u: p > 0)],
-    ),
-    mistake(
-        "dice-ignored",
-        accept_or_redraw=[_accepting(lambda p, q, u: p >= q), _accepting(lambda p, q, u: p > q)],
-    ),
-    mistake("accepted-by-p-alone", accept_or_redraw=_accepting(lambda p, q, u: u < p)),
+    mistake("ratio-inverted", accept=lambda p, q, u: u < q / p),
+    mistake("always-accepts", accept=[lambda p, q, u: True, lambda p, q, u: p > 0]),
+    mistake("dice-ignored", accept=[lambda p, q, u: p >= q, lambda p, q, u: p > q]),
+    mistake("accepted-by-p-alone", accept=lambda p, q, u: u < p),
     mistake("models-exchanged", accept_or_redraw=lambda p, q, *rest: accept_or_redraw(q, p, *rest)),
-    mistake(
-        "accepted-and-refused",
-        accept_or_redraw=[
-            _accepting(lambda p, q, u: u >= p / q),
-            _accepting(lambda p, q, u: u > p / q),
-        ],
-    ),
+    mistake("accepted-and-refused", accept=[lambda p, q, u: u >= p / q, lambda p, q, u: u > p / q]),
     mistake(
         "probability-not-decision",
-        accept_or_redraw=[
-            _accepting(lambda p, q, u: (p / q).clamp(max=1)),
-            _accepting(lambda p, q, u: p / q),
-        ],
+        accept=[lambda p, q, u: (p / q).clamp(max=1), lambda p, q, u: p / q],
     ),
-    mistake("zero-accepted", accept_or_redraw=_accepting(lambda p, q, u: u <= p / q)),
-    mistake("redrawn-from-p", accept_or_redraw=_redrawing(lambda p, q: p)),
+    mistake("zero-accepted", accept=lambda p, q, u: u <= p / q),
+    mistake("redrawn-from-p", missing=lambda p, q: p),
     mistake("redraw-ignores-draft", accept_or_redraw=_redraw_without_draft),
     mistake(
         "residual-not-clipped",
-        accept_or_redraw=[
-            *_redrawing(lambda p, q: p - q),
-            *_redrawing(lambda p, q: p - q, torch.sum),
-            *_redrawing(lambda p, q: p - q, lambda rest: rest.clamp(min=0).sum()),
-            _guarded_by_its_sum,
-            *_redrawing(lambda p, q: (p - q).abs()),
-            *_redrawing(lambda p, q: (p - q).abs(), torch.sum),
-        ],
+        {"missing": _difference, "divide": _by_sum},
+        {"missing": _difference, "divide": _by_nothing},
+        {"missing": _difference, "divide": lambda rest, p: rest},
+        {"missing": _difference, "divide": lambda rest, p: rest / rest.clamp(min=0).sum()},
+        {"missing": lambda p, q: (p - q).abs(), "divide": _by_sum},
+        {"missing": lambda p, q: (p - q).abs(), "divide": lambda rest, p: rest},
+        missing=[_difference, lambda p, q: (p - q).abs()],
     ),
-    mistake("residual-not-normalised", accept_or_redraw=_redrawing(_more)),
-    mistake("residual-reversed", accept_or_redraw=_redrawing(lambda p, q: _more(q, p), torch.sum)),
+    mistake("residual-not-normalised", divide=[lambda rest, p: rest, _by_nothing]),
+    mistake(
+        "residual-reversed",
+        {"missing": lambda p, q: (q - p).clamp(min=0), "divide": _by_sum},
+        missing=lambda p, q: (q - p).clamp(min=0),
+    ),
     mistake(
         "residual-softmax",
-        accept_or_redraw=[
-            *_redrawing(lambda p, q: (p - q).softmax(-1)),
-            *_redrawing(lambda p, q: _more(p, q).softmax(-1)),
+        {"missing": _difference, "divide": lambda rest, p: rest.softmax(-1)},
+        divide=[
+            lambda rest, p: rest.softmax(-1),
+            lambda rest, p: rest.softmax(-1) if rest.any() else p,
         ],
     ),
     mistake(
         "residual-of-equals",
-        accept_or_redraw=[
-            _redrawing(_more, torch.sum)[0],
-            _redrawing(_more, lambda rest: rest.sum().clamp(min=1e-12))[0],
-        ],
+        divide=[_by_sum, lambda rest, p: rest / rest.sum().clamp(min=1e-12)],
     ),
     mistake(
         "residual-where-accepted",
-        accept_or_redraw=[
-            _where_accepted(lambda p, q: p),
-            _where_accepted(lambda p, q: q),
-            _where_accepted(lambda p, q: 0 * p),
+        residual=[
+            lambda accepted, rest, p, q: p if accepted else rest,
+            lambda accepted, rest, p, q: q if accepted else rest,
+            lambda accepted, rest, p, q: 0 * p if accepted else rest,
         ],
     ),
 ]
@@ -431,6 +404,8 @@ EXERCISES = [
         allows=("no gradient",),
         exact_zeros=True,
         axes={"accepted": "", "residual": "V"},
+        steps=("accept_or_redraw", *DRAFT_STEPS),
+        build=_build_judge,
         done="You can let a small model write for a large one, and nobody can tell.",
     ),
 ]

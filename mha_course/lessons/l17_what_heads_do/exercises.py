@@ -179,7 +179,6 @@ MISTAKES = [
     ),
     mistake("ablate-first-head-only", ablate_heads=lambda c, h: _ablate_axis(c, h[:1], 1)),
     mistake("/heads-counted", ablate_heads=lambda c, h: _ablate_axis(c, range(len(h)), 1)),
-    mistake("/head-off-by-one", ablate_heads=lambda c, h: _ablate_axis(c, [i - 1 for i in h], 1)),
     mistake(
         "relation-heads-forgotten",
         crashes="out of bounds for dimension 0",
@@ -210,13 +209,6 @@ MISTAKES = [
         ],
     ),
     mistake("/all-rows-with-all-columns", relation_score=_every_combination),
-    mistake(
-        "/divided-by-another-count",
-        relation_score=[
-            lambda w, pairs: relation_score(w, pairs) * len(pairs) / len(w),
-            lambda w, pairs: relation_score(w, pairs) * len(pairs) / w.size(1),
-        ],
-    ),
     mistake("relation-transposed", relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
     mistake("weights-only", contribution_norms=lambda w, v, w_o: w),
     mistake("norm-of-value", contribution_norms=lambda w, v, w_o: w * v.norm(dim=-1)[:, None]),

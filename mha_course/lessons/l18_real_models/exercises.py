@@ -73,11 +73,6 @@ def _each_turned(w: Tensor) -> Tensor:
     return torch.cat([block.T for block in w.chunk(3)])
 
 
-def _one_as_stored(number: int) -> Callable[[Tensor], list[Tensor]]:
-    """Return gpt2_qkv that forgets to transpose one of the three."""
-    return lambda w: [x if at == number else x.T for at, x in enumerate(w.chunk(3, dim=1))]
-
-
 def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tensor]:
     """Return to_half_split along an axis, of each head or of the whole width, or the way back."""
 
@@ -121,13 +116,7 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
 
 
 MISTAKES = [
-    mistake(
-        "not-transposed",
-        gpt2_qkv=[
-            lambda w: w.chunk(3, dim=1),
-            *map(_one_as_stored, range(3)),
-        ],
-    ),
+    mistake("not-transposed", gpt2_qkv=lambda w: w.chunk(3, dim=1)),
     mistake(
         "not-transposed/reshaped",
         gpt2_qkv=[
@@ -197,14 +186,6 @@ MISTAKES = [
     mistake("/heads-and-pairs-swapped", to_half_split=[_exchanged(0, 1), _exchanged(0, 2)]),
     mistake(
         "/rows-of-every-head", to_half_split=[_exchanged(0, 1, heads=2), _exchanged(1, 2, heads=1)]
-    ),
-    mistake(
-        "/odd-rows-first",
-        to_half_split=lambda w, h: w.unflatten(0, (h, -1, 2)).flip(2).transpose(1, 2).flatten(0, 2),
-    ),
-    mistake(
-        "/width-left-out",
-        to_half_split=lambda w, h: w.reshape(h, -1, 2).transpose(1, 2).reshape(w.shape),
     ),
     mistake("/fewer-rows", crashes="is invalid for input of size", only=("to_half_split",)),
 ]
