@@ -512,7 +512,11 @@ MASKS = [
 OUTPUT = [
     mistake("scores-returned", returned=lambda weights, scores: scores),
     mistake("weights-averaged", returned=lambda w, z: w.mean(1), but=("self_attention",)),
-    mistake("dropout-at-eval", stage="repeat", but=("project", "project_qkv", "generate")),
+    mistake(
+        "dropout-at-eval",
+        stage="repeat",
+        but=("project", "project_qkv", "generate", "next_token_probabilities"),
+    ),
     mistake(
         "weights-transposed",
         weigh=lambda w, v: w.transpose(-2, -1) @ v,
@@ -528,6 +532,7 @@ BY_STAGE = [  # known by the rule that is broken, without numbers
     mistake(
         "dtype-changed",
         stage="narrow",
+        but=("next_token_targets", "generate"),
         crashes="same dtype, but got(:| query)|same datatype|Float,? and Double|scalar type .* but "
         "found",
     ),
@@ -556,6 +561,7 @@ OTHERS = [
         only=("heads_in_a_loop", "head_contributions"),
     ),
     mistake("/max-gives-two", crashes=r"return_types\.max"),
+    mistake("/max-of-python", crashes="Boolean value of Tensor", written=r"\b(max|min)\("),
     mistake(
         "fused-three-innermost/project_qkv", unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)
     ),

@@ -187,6 +187,25 @@ def turned_in_float64(x, positions, base=10000.0):
     return solutions.rope(x.double(), positions, base)
 
 
+def turned_too_fast(x, positions, base=10000.0):
+    """Divide by a power that is negative already, with angles of float32."""
+    rates = base ** (-torch.arange(0, x.size(-1), 2) / x.size(-1))
+    return turned(x, torch.as_tensor(positions)[:, None] / rates)
+
+
+def silences_channels(context, heads):
+    silenced = context.clone()
+    silenced[..., heads] = 0.0
+    return silenced
+
+
+def first_direction(weights, v):
+    """Step along the first row of Vh, which changes most, up to where a weight is 0."""
+    direction = torch.linalg.svd(torch.cat((v, torch.ones_like(v[:, :1])), 1).T).Vh[0]
+    room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)
+    return weights + room * direction
+
+
 def without_return(fn, x):
     solutions.find_leaks(fn, x)
 
@@ -456,6 +475,13 @@ WRONG = [
     ("masked_softmax", "mask-times-minus-inf", lambda z, m: (z + ~m * -math.inf).softmax(
         -1).nan_to_num(0.0)),
     ("project", None, lambda x, w, b: x @ w.T + b[:, None]),  # .T is right here
+    ("to_attend", "truth-of-a-mask", lambda m, c: not m),
+    ("to_attend", "convention-misread",
+        lambda m, c: m > 0 if c == "additive" else solutions.to_attend(m, c)),
+    ("decode_step", "no-split", lambda x, k, v, w_q, w_k, *rest: torch.cat((k, x @ w_k.T), 2)),
+    ("rope", "frequency-precedence", turned_too_fast),
+    ("ablate_heads", "ablate-wrong-axis", silences_channels),
+    ("other_weights", "sum-moved", lambda w, v: solutions.other_weights(w, v) - w),
 ]  # fmt: skip
 
 
@@ -552,7 +578,7 @@ SAID = [
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5),
         "Change one token at a time"),
     ("find_leaks", in_one_batch, "Change one token at a time"),
-    ("build_subtractor", lambda d: torch.stack(solutions.build_subtractor(d)), "one tensor"),
+    ("build_subtractor", lambda d: solutions.build_subtractor(d)[0], "one tensor"),
     ("build_subtractor", lambda d: [(-1) ** (n == 1) * w for n, w in enumerate(subtractor()(d))],
         "must be large and positive"),
     ("build_subtractor", lambda d: [w.roll(d * (n == 2), 1) for n, w in enumerate(subtractor()(d))],
@@ -572,6 +598,20 @@ SAID = [
     ("MultiHeadAttention", NeedsMask, "write forward(self, x, mask=None)"),
     ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
     ("find_leaks", without_return, "Is a return missing?"),
+    ("find_leaks", lambda fn, x: ~solutions.find_leaks(fn, x), "do not depend on each other"),
+    ("online_softmax", lambda z, n: max(z[..., 0], z[..., 1]), "use torch.maximum"),
+    ("online_softmax", lambda z, n: z[..., n:n].amax(-1), "start : start + block_size"),
+    ("encoder_block", lambda x, a, f, n1, n2: x + a(x, x, x), "takes one tensor (B, S, C)"),
+    ("encoder_block", lambda x, a, f, n1, n2: x + a(n1), "what the norm returns"),
+    ("next_token_targets", lambda ids: (ids[:, :-1].float(), ids[:, 1:]), "They are whole numbers"),
+    ("generate", lambda model, ids, n: model(model(ids)[:, -1]), "argmax, not max"),
+    ("next_token_probabilities", lambda z, t, k: torch.multinomial(z.softmax(-1), 1),
+        "Return the probabilities themselves"),
+    ("other_weights", first_direction, "and they don't sum to 1"),
+    ("gpt2_attention", changed("gpt2_attention", mask=lambda m, z: m | True,
+        scale=lambda z, q, k, h: z / q.size(-1)), "And: Your tokens see what comes later"),
+    ("next_token_probabilities", changed("next_token_probabilities", heat=lambda z, t: z * t,
+        largest=lambda z, k: z > z.topk(k)[0][:, -1:]), "And: You kept one word too few"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x).double(), "call .bool()"),
     ("to_attend", number_by_number, "not for shapes"),
     ("gather_pages", pages_by(lambda t: t % 5, lambda t: t // 5), "table entry"),

@@ -87,9 +87,8 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
     for convention, mask in WILD.items():
         converted = answer(mask(), convention)
         right = masks.to_attend(mask(), convention)
-        if torch.equal(converted, ~right) or (
-            converted.is_floating_point() and torch.equal(converted, mask())
-        ):
+        reads_numbers = convention == "additive" and converted.shape == right.shape
+        if torch.equal(converted, ~right) or (reads_numbers and not torch.equal(converted, right)):
             wrong.append(convention)
     if not wrong or len(wrong) == len(WILD):
         return None
@@ -166,6 +165,8 @@ def _what_is_missed(
         )
     if answered.shape != leaks.shape:
         return None
+    if torch.equal(answered, ~leaks):
+        return None, "You marked the pairs that do not depend on each other: compare with !=."
     columns = answered.any(0)
     if columns.sum() == 1 and leaks.any(0).sum() > 1:
         return "one-token-only", (
@@ -260,8 +261,24 @@ MISTAKES = [
     ),
     mistake("convention-misread", crashes="operator.invert", only=("to_attend",)),
     mistake(
+        "/diagonal-misplaced",
+        causal_mask_for_cache=[
+            lambda new, total: torch.ones(new, total).tril(new).bool(),
+            lambda new, total: torch.ones(new, total).tril(new - total).bool(),
+        ],
+    ),
+    mistake(
+        "/cache-hidden",
+        causal_mask_for_cache=lambda new, total: (
+            masks.causal_mask_for_cache(new, total) & (torch.arange(total) >= total - new)
+        ),
+    ),
+    mistake(
         "/padding-one-too-many",
         padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n),
+    ),
+    mistake(
+        "/padding-one-too-few", padding_mask=lambda x, n: masks.padding_mask((x - 1).clamp(0), n)
     ),
     mistake("padding-other-side", padding_mask=lambda x, n: masks.padding_mask(x, n).flip(-1)),
     mistake("padding-on-queries", padding_mask=lambda x, n: _real(x, n)[:, None, :, None]),
@@ -277,7 +294,15 @@ MISTAKES = [
         combine_masks=lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape),
     ),
     mistake("masks-or-instead-of-and", combine_masks=lambda a, b: a | b),
-    mistake("truth-of-a-mask/combined", crashes="Boolean value of Tensor", only=("combine_masks",)),
+    mistake(
+        "padding-on-queries/combined",
+        combine_masks=[lambda a, b: a & b.mT, lambda a, b: a & b & b.mT],
+    ),
+    mistake(
+        "truth-of-a-mask/combined",
+        crashes="Boolean value of Tensor",
+        only=("combine_masks", "to_attend", "additive_mask"),
+    ),
     mistake(
         "mask-ignored/combined",
         combine_masks=[

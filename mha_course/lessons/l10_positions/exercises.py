@@ -52,6 +52,18 @@ def _without_minus(answer: Any, _: int, width: int) -> tuple[str, str] | None:
     return "frequency-precedence", ROWS["frequency-precedence"].text
 
 
+def _turned_too_fast(
+    answer: Any, x: Tensor, at: Tensor, base: float = 1e4
+) -> tuple[str, str] | None:
+    """Find frequencies that rise, in the same way."""
+    ones = torch.ones_like(at)
+    if not torch.allclose(
+        answer(x, ones, base).to(x), positions.rope(x, ones, 1 / base), atol=0.02
+    ):
+        return None
+    return "frequency-precedence", ROWS["frequency-precedence/rope"].text
+
+
 def _turned(
     cos: Any = torch.cos, sin: Any = torch.sin, sign: int = -1, layout: str = "half"
 ) -> Any:
@@ -69,6 +81,10 @@ def _turned(
             partners = _interleave(-x[..., 1::2], x[..., 0::2])
             return x * torch.cat((c, c), -1) + partners * torch.cat((s, s), -1)
         turned = a * c + sign * b * s
+        if layout == "joined as neighbours":
+            return _interleave(turned, a * s + b * c)
+        if layout == "two minuses":
+            return torch.cat((turned, a * s - b * c), -1)
         return torch.cat((turned, (turned if layout == "overwritten" else a) * s + b * c), -1)
 
     return rope
@@ -107,6 +123,12 @@ MISTAKES = [
         ],
     ),
     mistake(
+        "/other-base",
+        sinusoidal_encoding=[
+            _slipped(lambda i, d, base=base: base ** (i / d)) for base in (1e3, 1e5)
+        ],
+    ),
+    mistake(
         "waves-in-halves",
         sinusoidal_encoding=lambda n, c: torch.cat(
             (_angles(n, c).sin(), _angles(n, c).cos()), -1
@@ -139,7 +161,7 @@ MISTAKES = [
         "frequency-precedence/rope",
         rope=[
             lambda x, at, base=1e4, power=power: positions.rope(x, at, base**power)
-            for power in (0.5, 2, -1)
+            for power in (0.5, 2)
         ],
     ),
     mistake("rope-wrong-sign", rope=_turned(sin=lambda t: -t.sin())),
@@ -156,6 +178,8 @@ MISTAKES = [
         "/pairs-taken-apart",
         rope=lambda x, at, base=1e4: positions.rope(positions.to_half_split(x), at, base),
     ),
+    mistake("/pairs-joined-as-neighbours", rope=_turned(layout="joined as neighbours")),
+    mistake("/two-minuses", rope=_turned(layout="two minuses")),
     mistake("/first-overwritten", rope=_turned(layout="overwritten")),
     mistake("rope-layout-mixed", rope=_turned(layout="mixed")),
     mistake("rope-layout-mixed/neighbours", rope=_turned(layout="mixed neighbours")),
@@ -216,6 +240,7 @@ EXERCISES = [
         ],
         drawn=_drawn_rotation,
         axes="B H S D",
+        diagnose=_turned_too_fast,
         done="You can rotate queries and keys by their positions. Add 100 to all positions: the "
         "scores of q and k stay the same.",
     ),

@@ -205,6 +205,22 @@ MISTAKES = [
         "kv-repeat-interleaved-wrongly", repeat_kv=lambda k, h: k.repeat(1, h // k.size(1), 1, 1)
     ),
     mistake(
+        "/repeated-too-often",
+        repeat_kv=[lambda k, h: k.repeat_interleave(h, 1), lambda k, h: k.repeat(1, h, 1, 1)],
+    ),
+    mistake(
+        "/repeated-along-another-axis",
+        repeat_kv=[
+            lambda k, h: k.repeat_interleave(h // k.size(1)),
+            lambda k, h: k.repeat_interleave(h // k.size(1), 0),
+            lambda k, h: k.repeat_interleave(h // k.size(1), 2),
+        ],
+    ),
+    mistake("/several-expanded", repeat_kv=lambda k, h: k.expand(-1, h, -1, -1)),
+    mistake(
+        "no-split/cache", crashes="same number of dimensions: got 4 and 3", only=("decode_step",)
+    ),
+    mistake(
         "cache-bytes-batch-missing",
         kv_cache_bytes=lambda layers, b, s, h, d, n: 2 * layers * s * h * d * n,
     ),
@@ -246,7 +262,14 @@ MISTAKES = [
         ],
     ),
     mistake("up-projection-transposed", latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
-    mistake("latents-without-head-axis", latent_scores=lambda q, w, c: q @ w @ c.mT),
+    mistake(
+        "latents-without-head-axis",
+        latent_scores=[lambda q, w, c: q @ w @ c.mT, lambda q, w, c: q @ w @ c[None].mT],
+    ),
+    mistake("key-all-axes-reversed/latents", latent_scores=lambda q, w, c: q @ w @ c.T),
+    mistake(
+        "/softmax-already/latents", latent_scores=lambda *given: latent_scores(*given).softmax(-1)
+    ),
     mistake("key-not-transposed/latents", latent_scores=lambda q, w, c: q @ w @ c[:, None]),
     *PAGES,
 ]

@@ -317,7 +317,18 @@ PARTIALS = [
     ),
     mistake(
         "softmax-unstable/partials",
-        merge_partials=lambda m, s, c: _weighted(m, s, c, lambda m, _: m.exp()),
+        merge_partials=[
+            lambda m, s, c: _weighted(m, s, c, lambda m, _: m.exp()),
+            lambda m, s, c: _weighted(m, s, c, lambda m, _: m.exp()).nan_to_num(0.0),
+            lambda m, s, c: _weighted(m, s, c, lambda m, _: (m - m.max()).exp()),
+            lambda m, s, c: _weighted(m, s, c, lambda m, _: (m - m.max()).exp()).nan_to_num(0.0),
+        ],
+    ),
+    mistake(
+        "/largest-of-another-axis",
+        merge_partials=lambda m, s, c: _weighted(
+            m, s, c, lambda m, _: _to_its_own_maximum(m, m).exp()
+        ),
     ),
     mistake("empty-share-nan", merge_partials=lambda m, s, c: _weighted(m, s, c, _shrunk)),
 ]
@@ -346,7 +357,7 @@ MISTAKES = [
     ),
     mistake(
         "online-max-from-zero",
-        start=[lambda start=start: start for start in (0.0, -100.0, -1e4, -1e30)],
+        start=[lambda start=start: start for start in (0.0, -100.0, -1e4, -1e9, -1e30)],
     ),
     mistake(
         "maximum-of-block",
@@ -389,7 +400,23 @@ MISTAKES = [
         "softmax-unstable/tiled",
         {"finite": torch.zeros_like, "shrink_sum": _kept, "shrink_context": _kept},
     ),
-    mistake("hidden-block-nan", finite=lambda largest: largest),
+    mistake(
+        "/block-empty", crashes="to have non-zero size", only=("online_softmax", "tiled_attention")
+    ),
+    mistake(
+        "/first-block-only",
+        online_softmax=lambda z, n: flash.online_softmax(z[..., :n], n),
+        tiled_attention=lambda q, k, v, n: flash.tiled_attention(q, k[:, :, :n], v[:, :, :n], n),
+    ),
+    mistake(
+        "hidden-block-nan",
+        finite=lambda largest: largest,
+        online_softmax=lambda z, n: [
+            x.nan_to_num(0.0, neginf=-math.inf)
+            for x in _build_online(Steps(finite=torch.clone))(z, n)
+        ],
+        tiled_attention=lambda *given: _build_tiled(Steps(finite=torch.clone))(*given).nan_to_num(),
+    ),
     mistake(
         "online-last-block-dropped",
         online_softmax=lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n),

@@ -13,6 +13,7 @@ from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 Part = Callable[[Tensor], Tensor]
+BLOCK = ("encoder_block",)
 PARTS = ("attention", "feed_forward", "norm1", "norm2")
 
 
@@ -135,7 +136,10 @@ def _normed_by(pick: Callable[[Part, Part], tuple[Part, Part]]) -> Callable[...,
 
 
 MISTAKES = [
-    mistake("layer-norm-wrong-axis", layer_norm=[_norm(1), _norm(0), _norm((1, 2)), _norm((0, 1))]),
+    mistake("layer-norm-wrong-axis", layer_norm=[*map(_norm, (1, 0, (1, 2), (0, 1), (0, 1, 2)))]),
+    mistake("/norm-without-axis", layer_norm=lambda x, g, b, eps=1e-5: x - x.mean(-1)),
+    mistake("/part-called-with-three", crashes=r"takes 1 positional .* but \d", only=BLOCK),
+    mistake("/norm-not-called", crashes=r"got \(function\)", only=BLOCK),
     mistake("layer-norm-unbiased", layer_norm=_norm(correction=1)),
     mistake(
         "layer-norm-unbiased/std",

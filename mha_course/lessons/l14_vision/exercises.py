@@ -35,8 +35,25 @@ def _four_by_four(x: Tensor, n: int) -> Tensor:
     return x.reshape(len(x), 3, x.size(2) // 4, 4, x.size(3) // 4, 4).permute(0, 2, 4, 1, 3, 5)
 
 
+def _one_pixel_further(x: Tensor, n: int) -> Tensor:
+    """Cut as many patches, each only a pixel further than the last."""
+    patches = F.unfold(x[:, :, : x.size(2) // n + n - 1, : x.size(3) // n + n - 1], n)
+    return patches.mT
+
+
 MISTAKES = [
-    mistake("patchify-without-permute", patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
+    mistake(
+        "patchify-without-permute",
+        patchify=[
+            lambda x, n: x.reshape(x.size(0), -1, 3 * n * n),
+            lambda x, n: (
+                x.reshape(len(x), 3, x.size(2) // n, x.size(3) // n, n, n)
+                .permute(0, 2, 3, 1, 4, 5)
+                .reshape(len(x), -1, 3 * n * n)
+            ),
+        ],
+    ),
+    mistake("/patches-overlap", patchify=_one_pixel_further),
     mistake(
         "unfold-without-permute",
         patchify=lambda x, n: x.unfold(2, n, n).unfold(3, n, n).reshape(len(x), -1, 3 * n * n),

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, Draw, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
@@ -60,27 +61,34 @@ def _only_the_newest(model: Any, ids: Tensor, steps: int) -> Tensor:
     return ids
 
 
+def _appending_all(model: Any, ids: Tensor, steps: int) -> Tensor:
+    """Append the predictions at all positions, in each round."""
+    for _ in range(steps):
+        ids = torch.cat((ids, model(ids).argmax(-1)), 1)
+    return ids
+
+
 def _asked_once(pick: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
     """Return generate that takes all words from the first answer of the model."""
     return lambda model, ids, steps: torch.cat((ids, pick(model(ids), steps)), 1)
 
 
-def _probabilities(
-    heat: Any = lambda z, t: z / t,
-    largest: Any = lambda z, k: z >= z.topk(k).values[:, -1:],
-    hide: Any = lambda z, kept: z.masked_fill(~kept, -torch.inf),
-    axis: int | None = -1,
-) -> Callable[..., Tensor]:
-    """Return next_token_probabilities that heats, chooses, hides or sums in another way; without an
-    axis it does not sum.
-    """
+CHOICE_STEPS: dict[str, Callable[..., Any]] = {
+    "heat": lambda z, t: z / t,
+    "largest": lambda z, k: z >= z.topk(k).values[:, -1:],
+    "cut": lambda z, kept: z.masked_fill(~kept, -torch.inf),
+    "share": lambda z: z.softmax(-1),
+}
+
+
+def _build_choice(steps: Steps) -> Callable[..., Tensor]:
+    s = Steps(**CHOICE_STEPS | vars(steps))
 
     def probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-        scaled = heat(logits, temperature)
-        kept = scaled if top_k is None else hide(scaled, largest(scaled, top_k))
-        return kept if axis is None else kept.softmax(axis)
+        scaled = s.heat(logits, temperature)
+        return s.share(scaled if top_k is None else s.cut(scaled, s.largest(scaled, top_k)))
 
-    return probabilities
+    return vars(s).get("next_token_probabilities", probabilities)
 
 
 def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
@@ -102,35 +110,6 @@ def judge_draft(
     return tuple(x.detach() if isinstance(x, Tensor) else x for x in tensors)
 
 
-def _accepting(accept: Callable[..., Any]) -> Callable[..., Any]:
-    """Return accept_or_redraw that accepts a draft in another way, from its p and q."""
-    return lambda p, q, draft, uniform: (
-        accept(p[draft], q[draft], uniform),
-        accept_or_redraw(p, q, draft, uniform)[1],
-    )
-
-
-def _redrawing(
-    residual: Callable[[Tensor, Tensor], Tensor], total: Callable[[Tensor], Any] = lambda rest: 1
-) -> list[Callable[..., Any]]:
-    """Return accept_or_redraw with another residual, with and without care where p equals q."""
-
-    def careless(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-        rest = residual(p, q)
-        return uniform < p[draft] / q[draft], rest / total(rest)
-
-    return [
-        careless,
-        lambda p, q, *rest: (careless if (p != q).any() else accept_or_redraw)(p, q, *rest),
-    ]
-
-
-def _guarded_by_its_sum(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-    """Divide p - q by its sum, which is 0 except for rounding, if that is above 0."""
-    rest = p - q
-    return uniform < p[draft] / q[draft], rest / rest.sum() if rest.sum() > 0 else p
-
-
 def _redraw_without_draft(
     p: Tensor, q: Tensor, draft: int, uniform: float
 ) -> tuple[Tensor, Tensor]:
@@ -140,18 +119,34 @@ def _redraw_without_draft(
     return uniform < p[draft] / q[draft], remaining / remaining.sum()
 
 
-def _more(p: Tensor, q: Tensor) -> Tensor:
-    return (p - q).clamp(min=0)
+DRAFT_STEPS: dict[str, Callable[..., Any]] = {
+    "accept": lambda p, q, uniform: uniform < p / q,
+    "missing": lambda p, q: (p - q).clamp(min=0),
+    "divide": lambda rest, p: rest / rest.sum() if rest.sum() > 0 else p,
+    "residual": lambda accepted, rest, p, q: rest,
+}
 
 
-def _where_accepted(residual: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return accept_or_redraw with another residual where the draft is accepted."""
+def _build_judge(steps: Steps) -> Callable[..., tuple[Any, Tensor]]:
+    s = Steps(**DRAFT_STEPS | vars(steps))
 
-    def judging(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-        accepted, rest = accept_or_redraw(p, q, draft, uniform)
-        return accepted, residual(p, q) if accepted else rest
+    def judge(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Any, Tensor]:
+        accepted = s.accept(p[draft], q[draft], uniform)
+        return accepted, s.residual(accepted, s.divide(s.missing(p, q), p), p, q)
 
-    return judging
+    return vars(s).get("accept_or_redraw", judge)
+
+
+def _difference(p: Tensor, q: Tensor) -> Tensor:
+    return p - q
+
+
+def _by_sum(rest: Tensor, _: Tensor) -> Tensor:
+    return rest / rest.sum()
+
+
+def _by_nothing(rest: Tensor, p: Tensor) -> Tensor:
+    return rest if rest.any() else p
 
 
 MISTAKES = [
@@ -199,111 +194,104 @@ MISTAKES = [
         generate=lambda model, ids, steps: generate(model, ids, steps)[:, ids.size(1) :],
     ),
     mistake("generate-stops-early", generate=lambda model, ids, _: generate(model, ids, 1)),
+    mistake("/cat-not-kept", generate=lambda model, ids, _: ids),
+    mistake("/all-positions-appended", generate=_appending_all),
+    mistake("/logits-not-ids", crashes="used as indices must be", only=("generate",)),
+    mistake("dtype-changed/ids", stage="narrow", only=("next_token_targets", "generate")),
     mistake(
         "/best-without-axis",
         crashes="same number of dimensions|zero-dimensional",
         only=("generate",),
     ),
     mistake("generate-samples", stage="repeat", only=("generate",)),
-    mistake("temperature-multiplied", next_token_probabilities=_probabilities(lambda z, t: z * t)),
-    mistake("temperature-ignored", next_token_probabilities=_probabilities(lambda z, t: z)),
+    mistake("temperature-multiplied", heat=lambda z, t: z * t),
+    mistake("temperature-ignored", heat=lambda z, t: z),
     mistake(
         "temperature-after-softmax",
+        heat=lambda z, t: z.softmax(-1) / t,
         next_token_probabilities=[
             lambda z, t, k: _cut_after(z, 1.0, k) / t,
-            lambda z, t, k: _probabilities()(z, 1.0, k) / t,
+            lambda z, t, k: next_token_probabilities(z, 1.0, k) / t,
         ],
     ),
     mistake("not-renormalised", next_token_probabilities=_cut_after),
     mistake("top-k-ignored", next_token_probabilities=lambda z, t, k: (z / t).softmax(-1)),
+    mistake("top-k-filled-with-zero", cut=lambda z, kept: z * kept),
+    mistake("top-k-one-short", largest=lambda z, k: z > z.topk(k).values[:, -1:]),
     mistake(
-        "top-k-filled-with-zero",
-        next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept),
-    ),
-    mistake(
-        "top-k-one-short",
-        next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:]),
-    ),
-    mistake(
-        "top-k-one-more",
-        next_token_probabilities=_probabilities(
-            largest=lambda z, k: z >= z.topk(min(k + 1, z.size(1))).values[:, -1:]
-        ),
+        "top-k-one-more", largest=lambda z, k: z >= z.topk(min(k + 1, z.size(1))).values[:, -1:]
     ),
     mistake(
         "top-k-one-threshold",
-        next_token_probabilities=[
-            _probabilities(largest=lambda z, k: z >= z.topk(k).values[:, -1].min()),
-            _probabilities(largest=lambda z, k: z >= z.flatten().topk(k).values[-1]),
+        largest=[
+            lambda z, k: z >= z.topk(k).values[:, -1].min(),
+            lambda z, k: z >= z.flatten().topk(k).values[-1],
         ],
     ),
+    mistake("/largest-alone-kept", largest=lambda z, k: z >= z.topk(k).values[:, :1]),
     mistake(
-        "softmax-missing/words",
-        next_token_probabilities=[_probabilities(axis=None), lambda z, t, k: z / t],
+        "/largest-hidden",
+        largest=[
+            lambda z, k: z < z.topk(k).values[:, -1:],
+            lambda z, k: z <= z.topk(k).values[:, -1:],
+        ],
     ),
-    mistake("softmax-over-batch/words", next_token_probabilities=_probabilities(axis=0)),
+    mistake("/threshold-without-axis", largest=lambda z, k: z >= z.topk(k).values[:, -1]),
+    mistake(
+        "softmax-missing/words", share=lambda z: z, next_token_probabilities=lambda z, t, k: z / t
+    ),
+    mistake("softmax-over-batch/words", share=lambda z: z.softmax(0)),
+    mistake("softmax-log/words", share=lambda z: z.log_softmax(-1)),
+    mistake("softmax-twice/words", share=lambda z: z.softmax(-1).softmax(-1)),
+    mistake("/word-drawn", stage="repeat", only=("next_token_probabilities",)),
     mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
-    mistake("ratio-inverted", accept_or_redraw=_accepting(lambda p, q, u: u < q / p)),
-    mistake(
-        "always-accepts",
-        accept_or_redraw=[_accepting(lambda p, q, u: True), _accepting(lambda p, q, u: p > 0)],
-    ),
-    mistake(
-        "dice-ignored",
-        accept_or_redraw=[_accepting(lambda p, q, u: p >= q), _accepting(lambda p, q, u: p > q)],
-    ),
-    mistake("accepted-by-p-alone", accept_or_redraw=_accepting(lambda p, q, u: u < p)),
+    mistake("ratio-inverted", accept=lambda p, q, u: u < q / p),
+    mistake("always-accepts", accept=[lambda p, q, u: True, lambda p, q, u: p > 0]),
+    mistake("dice-ignored", accept=[lambda p, q, u: p >= q, lambda p, q, u: p > q]),
+    mistake("accepted-by-p-alone", accept=lambda p, q, u: u < p),
     mistake("models-exchanged", accept_or_redraw=lambda p, q, *rest: accept_or_redraw(q, p, *rest)),
-    mistake(
-        "accepted-and-refused",
-        accept_or_redraw=[
-            _accepting(lambda p, q, u: u >= p / q),
-            _accepting(lambda p, q, u: u > p / q),
-        ],
-    ),
+    mistake("accepted-and-refused", accept=[lambda p, q, u: u >= p / q, lambda p, q, u: u > p / q]),
     mistake(
         "probability-not-decision",
-        accept_or_redraw=[
-            _accepting(lambda p, q, u: (p / q).clamp(max=1)),
-            _accepting(lambda p, q, u: p / q),
-        ],
+        accept=[lambda p, q, u: (p / q).clamp(max=1), lambda p, q, u: p / q],
     ),
-    mistake("zero-accepted", accept_or_redraw=_accepting(lambda p, q, u: u <= p / q)),
-    mistake("redrawn-from-p", accept_or_redraw=_redrawing(lambda p, q: p)),
+    mistake("zero-accepted", accept=lambda p, q, u: u <= p / q),
+    mistake("redrawn-from-p", missing=lambda p, q: p),
     mistake("redraw-ignores-draft", accept_or_redraw=_redraw_without_draft),
     mistake(
         "residual-not-clipped",
-        accept_or_redraw=[
-            *_redrawing(lambda p, q: p - q),
-            *_redrawing(lambda p, q: p - q, torch.sum),
-            *_redrawing(lambda p, q: p - q, lambda rest: rest.clamp(min=0).sum()),
-            _guarded_by_its_sum,
-            *_redrawing(lambda p, q: (p - q).abs()),
-            *_redrawing(lambda p, q: (p - q).abs(), torch.sum),
-        ],
+        {"missing": _difference, "divide": _by_sum},
+        {"missing": _difference, "divide": _by_nothing},
+        {"missing": _difference, "divide": lambda rest, p: rest},
+        {"missing": _difference, "divide": lambda rest, p: rest / rest.clamp(min=0).sum()},
+        {"missing": lambda p, q: (p - q).abs(), "divide": _by_sum},
+        {"missing": lambda p, q: (p - q).abs(), "divide": lambda rest, p: rest},
+        missing=[_difference, lambda p, q: (p - q).abs()],
     ),
-    mistake("residual-not-normalised", accept_or_redraw=_redrawing(_more)),
-    mistake("residual-reversed", accept_or_redraw=_redrawing(lambda p, q: _more(q, p), torch.sum)),
+    mistake("residual-not-normalised", divide=[lambda rest, p: rest, _by_nothing]),
+    mistake(
+        "residual-reversed",
+        {"missing": lambda p, q: (q - p).clamp(min=0), "divide": _by_sum},
+        missing=lambda p, q: (q - p).clamp(min=0),
+    ),
     mistake(
         "residual-softmax",
-        accept_or_redraw=[
-            *_redrawing(lambda p, q: (p - q).softmax(-1)),
-            *_redrawing(lambda p, q: _more(p, q).softmax(-1)),
+        {"missing": _difference, "divide": lambda rest, p: rest.softmax(-1)},
+        divide=[
+            lambda rest, p: rest.softmax(-1),
+            lambda rest, p: rest.softmax(-1) if rest.any() else p,
         ],
     ),
     mistake(
         "residual-of-equals",
-        accept_or_redraw=[
-            _redrawing(_more, torch.sum)[0],
-            _redrawing(_more, lambda rest: rest.sum().clamp(min=1e-12))[0],
-        ],
+        divide=[_by_sum, lambda rest, p: rest / rest.sum().clamp(min=1e-12)],
     ),
     mistake(
         "residual-where-accepted",
-        accept_or_redraw=[
-            _where_accepted(lambda p, q: p),
-            _where_accepted(lambda p, q: q),
-            _where_accepted(lambda p, q: 0 * p),
+        residual=[
+            lambda accepted, rest, p, q: p if accepted else rest,
+            lambda accepted, rest, p, q: q if accepted else rest,
+            lambda accepted, rest, p, q: 0 * p if accepted else rest,
         ],
     ),
 ]
@@ -387,6 +375,8 @@ EXERCISES = [
         allows=("no gradient",),
         axes="B V",
         exact_zeros=True,
+        steps=("next_token_probabilities", *CHOICE_STEPS),
+        build=_build_choice,
         done="You can turn logits into probabilities to draw from. With top_k=1, does the "
         "temperature still matter?",
     ),
@@ -414,6 +404,8 @@ EXERCISES = [
         allows=("no gradient",),
         exact_zeros=True,
         axes={"accepted": "", "residual": "V"},
+        steps=("accept_or_redraw", *DRAFT_STEPS),
+        build=_build_judge,
         done="You can let a small model write for a large one, and nobody can tell.",
     ),
 ]

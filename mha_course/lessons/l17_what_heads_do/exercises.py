@@ -110,6 +110,8 @@ def _not_other_weights(
     unmoved = _rows_left(answered, weights_, v)
     if unmoved.all():
         return "same-weights", ROWS["same-weights"].text
+    if bool((answered.sum(-1).abs() < ROUNDING).all()):
+        return "sum-moved", ROWS["sum-moved/step-alone"].text
     if (answered < -ROUNDING).any():
         return "negative-weights", (
             f"{int((answered < -ROUNDING).sum())} weights are negative, down to "
@@ -118,7 +120,8 @@ def _not_other_weights(
     moved = float((answered @ v - weights_ @ v).abs().amax())
     if ((answered.sum(-1) - 1).abs() > ROUNDING).any():
         if moved > ROUNDING:
-            emptied = bool(((answered == 0) & (weights_ > 0)).any())
+            # A step up to where the first weight reaches 0 empties one in each row, and no more.
+            emptied = bool((((answered == 0) & (weights_ > 0)).sum(-1) > 1).any())
             key = "context-moved/clamped" if emptied else "context-moved/and-sums"
             return "context-moved", ROWS[key].text
         row = int((answered.sum(-1) - 1).abs().argmax())
@@ -145,6 +148,12 @@ def _all_heads(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
     return torch.einsum("hts,hsc->tsc", weights, _carried(v, w_o)).norm(dim=-1)
 
 
+def _every_combination(weights: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """Pick the rows of all pairs and then the columns of all: n times n weights, not n."""
+    queries, keys = zip(*pairs, strict=True)
+    return weights[:, list(queries)][:, :, list(keys)].mean((1, 2))
+
+
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
 
@@ -169,6 +178,7 @@ MISTAKES = [
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1),
     ),
     mistake("ablate-first-head-only", ablate_heads=lambda c, h: _ablate_axis(c, h[:1], 1)),
+    mistake("/heads-counted", ablate_heads=lambda c, h: _ablate_axis(c, range(len(h)), 1)),
     mistake(
         "relation-heads-forgotten",
         crashes="out of bounds for dimension 0",
@@ -191,6 +201,14 @@ MISTAKES = [
             lambda w, pairs: relation_score(w, [*set(pairs)]) * len(set(pairs)) / len(pairs),
         ],
     ),
+    mistake(
+        "/last-pair-only",
+        relation_score=[
+            lambda w, pairs: relation_score(w, pairs[-1:]),
+            lambda w, pairs: relation_score(w, pairs[-1:]) / len(pairs),
+        ],
+    ),
+    mistake("/all-rows-with-all-columns", relation_score=_every_combination),
     mistake("relation-transposed", relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
     mistake("weights-only", contribution_norms=lambda w, v, w_o: w),
     mistake("norm-of-value", contribution_norms=lambda w, v, w_o: w * v.norm(dim=-1)[:, None]),
@@ -214,7 +232,15 @@ MISTAKES = [
     ),
     mistake(
         "contribution-of-all-heads",
-        contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads],
+        contribution_norms=[
+            lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w),
+            lambda w, v, w_o: w * _carried(v, w_o).sum(0).norm(dim=-1),
+            _all_heads,
+        ],
+    ),
+    mistake(
+        "only-head-zero/columns-of-all",
+        contribution_norms=lambda w, v, w_o: w * (v @ w_o[:, : v.size(-1)].T).norm(dim=-1)[:, None],
     ),
     mistake(
         "output-columns-as-rows/contribution",

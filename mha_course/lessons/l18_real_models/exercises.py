@@ -172,7 +172,8 @@ MISTAKES = [
     mistake(
         "columns-reordered",
         to_half_split=[
-            _reordered(1, heads, back) for heads in (True, False) for back in (False, True)
+            *(_reordered(1, heads, back) for heads in (True, False) for back in (False, True)),
+            lambda w, h: torch.cat((w[:, ::2], w[:, 1::2]), 1),
         ],
     ),
     mistake(
