@@ -154,10 +154,6 @@ class TokenModel(nn.Module):
         """Where its numbers are, and its ids belong."""
         return self.token_embedding.weight.device
 
-    def require_here(self, name: str, tensor: Tensor) -> None:
-        """Raise ShapeError for a tensor on another device."""
-        require_device(type(self).__name__, name, tensor, self.device, "the model")
-
 
 class WordModel(TokenModel):
     """Read words and give each position one logit for every word of the vocabulary.
@@ -184,7 +180,7 @@ class WordModel(TokenModel):
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add word and position embeddings, counted from start: ids (B, S) to (B, S, C)."""
-        self.require_here("ids", ids)
+        require_device(type(self).__name__, "ids", ids, self.device, "the model")
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings
         if end > longest:

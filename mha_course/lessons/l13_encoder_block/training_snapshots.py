@@ -6,7 +6,6 @@ Axes: L layers, N sentences, H heads, S tokens of a sentence.
 
 from __future__ import annotations
 
-import copy
 from functools import cache
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ class Snapshot(NamedTuple):
     """A model after some steps, measured on sentences about held-out pairs of nouns."""
 
     step: int
-    model: MaskedWordModel  # a copy
     pronoun: Tensor  # (L, H), each head's mean weight from a pronoun to its noun
     accuracy: float  # the share of hidden pronouns that are guessed, 0 to 1
 
@@ -40,10 +38,9 @@ def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     torch.Size([2, 4])
     """
     texts = _test_sentences()
-    copied = copy.deepcopy(model).eval().requires_grad_(False)
-    weights = head_analysis.all_weights(copied, texts)  # (L, N, H, S, S)
+    weights = head_analysis.all_weights(model, texts)  # (L, N, H, S, S)
     pronoun = head_analysis.relation_weights(weights, texts, "pronoun")  # (L, H)
-    return Snapshot(step, copied, pronoun, head_analysis.accuracy(copied, texts, "pronoun"))
+    return Snapshot(step, pronoun, head_analysis.accuracy(model, texts, "pronoun"))
 
 
 @cache

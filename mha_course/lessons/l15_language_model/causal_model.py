@@ -35,9 +35,9 @@ class CausalLanguageModel(WordModel):
         """Return an empty cache for each layer."""
         return [KVCache() for _ in self.blocks]
 
-    def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the weights of all heads, (L, B, H, S, S); mask=None stands for the causal one."""
-        mask = causal_mask(ids.size(1), device=ids.device) if mask is None else mask
+    def attention_weights(self, ids: Tensor) -> Tensor:
+        """Return the weights of all heads, (L, B, H, S, S)."""
+        mask = causal_mask(ids.size(1), device=ids.device)  # (S, S)
         return self.encoder.attention_weights(self.embed(ids), mask)
 
 

@@ -6,14 +6,14 @@ A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, C 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from mha_course import example, plots
 from mha_course.datasets.grammar import CONSEQUENCES, NOUNS, PRONOUNS, Sentence, vocabulary
-from mha_course.example import encode
 from mha_course.experiments.head_analysis import (
     Head,
     ablate_heads,
@@ -101,10 +101,18 @@ def head_names(model: MaskedWordModel) -> list[str]:
     return [f"L{layer} H{head}" for layer, head in all_heads(model)]
 
 
+def by_head(
+    tables: Mapping[str, Tensor], rows: Iterable[str], caption: str, *, unit: str = "mean weight"
+) -> None:
+    """Show tables of the course's model, (rows, L·H), under their titles."""
+    columns = head_names(example.trained_model())
+    plots.show(plots.number_tables(tables, list(rows), columns, group=4, unit=unit), caption)
+
+
 @torch.no_grad()
 def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     """Return the mean merged context of every layer over all words, (L, C)."""
-    ids, mask = encode([text.words for text in texts], device=model.device)
+    ids, mask = example.encode([text.words for text in texts], device=model.device)
     layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
     return torch.stack(
         [block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers]

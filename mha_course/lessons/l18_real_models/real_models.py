@@ -122,11 +122,10 @@ def on_device(model: PreTrainedModel, device: Device) -> PreTrainedModel:
     return model
 
 
-def load(folder: Path, attention: str = "eager") -> PreTrainedModel:
-    """Let transformers build a model from its folder; no code of the folder runs.
+def load(folder: Path) -> PreTrainedModel:
+    """Let transformers build a model from its folder, whose attention is "eager": that one can
+    return its weights. No code of the folder runs.
 
-    Args: attention is "eager", which is written out and can return its weights, or a name from
-        plug_in.
     Raises: ShapeError for what transformers cannot open.
     """
     transformers.logging.set_verbosity_error()
@@ -136,7 +135,7 @@ def load(folder: Path, attention: str = "eager") -> PreTrainedModel:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         architecture = getattr(transformers, config.architectures[0])
         model = architecture.from_pretrained(
-            folder, attn_implementation=attention, dtype=torch.float32, use_safetensors=True
+            folder, attn_implementation="eager", dtype=torch.float32, use_safetensors=True
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         rule = "transformers cannot open this model"
