@@ -235,6 +235,8 @@ def test_widgets_answer_on_a_page(path, page_of, offline_page):
             place.evaluate(REMEMBER)
             control.evaluate(MOVE) if moved.count() else control.click()
             assert place.evaluate(CHANGES), (living[number], number)
+    top = "document.elementFromPoint(innerWidth / 2, 10).closest('.masthead') !== null"
+    assert page.evaluate(top)  # no widget covers the page
     assert page.complaints == []
     if path.name[:2] in ("00", "03", "07"):
         check_access(offline_page(file.with_name("index.html")))

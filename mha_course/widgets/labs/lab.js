@@ -147,8 +147,8 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
   const bar = make("div", "controls", ...(player ? [player.play] : []), ...nodes, again);
   const below = make("div", "below", readout, make("p", "hint", hint)); // one in the place of the other
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
-  const root = make("section", "mha-lab mha-picture", ...parts, aloud);
-  root.ariaLabel = kind;
+  const root = make("div", "mha-lab mha-picture", ...parts, aloud);
+  Object.assign(root, { role: "group", ariaLabel: kind });
   keepKeys(root);
   el.append(root);
 

@@ -292,7 +292,9 @@ class Scene extends Stage {
     const first = parts[stageAt(stage).highlights?.[0]];
     const left = first ? clamp(first.x - 80, 0, width - seen) : 0;
     const end = parts.v.x > left ? Math.min(parts.v.x, left + seen) : left + seen;
-    const place = this.narrow ? { left: left + 12, room: end - left - 24 } : { left: 76, room: 604 };
+    const place = this.narrow
+      ? { left: left + 12, room: end - left - 24 }
+      : { left: 76, room: 604 };
     Object.assign(bars, place);
     if (this.narrow && this.stage !== stage) this.paper.scrollTo({ left: left * this.size });
     this.stage = stage;
