@@ -214,6 +214,10 @@ def _real(lengths: Tensor, size: int) -> Tensor:
     return torch.arange(size) < lengths[:, None]
 
 
+def _triangle(queries: int, keys: int, diagonal: int) -> Tensor:
+    return torch.ones(queries, keys).tril(diagonal).bool()
+
+
 def _filled(value: float) -> Callable[[Tensor, torch.dtype], Tensor]:
     """Return additive_mask with another number that hides."""
     return lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, value)
@@ -233,23 +237,16 @@ WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes 
 MISTAKES = [
     mistake(
         "causal-hides-self",
-        causal_mask=lambda n: torch.ones(n, n).tril(-1).bool(),
-        causal_mask_for_cache=lambda new, total: (
-            torch.ones(new, total).tril(total - new - 1).bool()
-        ),
+        causal_mask=lambda n: _triangle(n, n, -1),
+        causal_mask_for_cache=lambda new, total: _triangle(new, total, total - new - 1),
     ),
     mistake(
         "causal-leaks-next",
-        causal_mask=lambda n: torch.ones(n, n).tril(1).bool(),
-        causal_mask_for_cache=lambda new, total: (
-            torch.ones(new, total).tril(total - new + 1).bool()
-        ),
+        causal_mask=lambda n: _triangle(n, n, 1),
+        causal_mask_for_cache=lambda new, total: _triangle(new, total, total - new + 1),
     ),
     mistake("/upper-triangle", causal_mask=lambda n: torch.ones(n, n).triu().bool()),
-    mistake(
-        "causal-top-left",
-        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril().bool(),
-    ),
+    mistake("causal-top-left", causal_mask_for_cache=lambda new, total: _triangle(new, total, 0)),
     mistake(
         "mask-inverted/made",
         causal_mask=lambda n: ~masks.causal_mask(n),
@@ -263,8 +260,8 @@ MISTAKES = [
     mistake(
         "/diagonal-misplaced",
         causal_mask_for_cache=[
-            lambda new, total: torch.ones(new, total).tril(new).bool(),
-            lambda new, total: torch.ones(new, total).tril(new - total).bool(),
+            lambda new, total: _triangle(new, total, new),
+            lambda new, total: _triangle(new, total, new - total),
         ],
     ),
     mistake(

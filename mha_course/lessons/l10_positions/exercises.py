@@ -123,12 +123,6 @@ MISTAKES = [
         ],
     ),
     mistake(
-        "/other-base",
-        sinusoidal_encoding=[
-            _slipped(lambda i, d, base=base: base ** (i / d)) for base in (1e3, 1e5)
-        ],
-    ),
-    mistake(
         "waves-in-halves",
         sinusoidal_encoding=lambda n, c: torch.cat(
             (_angles(n, c).sin(), _angles(n, c).cos()), -1

@@ -208,14 +208,6 @@ MISTAKES = [
         "/repeated-too-often",
         repeat_kv=[lambda k, h: k.repeat_interleave(h, 1), lambda k, h: k.repeat(1, h, 1, 1)],
     ),
-    mistake(
-        "/repeated-along-another-axis",
-        repeat_kv=[
-            lambda k, h: k.repeat_interleave(h // k.size(1)),
-            lambda k, h: k.repeat_interleave(h // k.size(1), 0),
-            lambda k, h: k.repeat_interleave(h // k.size(1), 2),
-        ],
-    ),
     mistake("/several-expanded", repeat_kv=lambda k, h: k.expand(-1, h, -1, -1)),
     mistake(
         "no-split/cache", crashes="same number of dimensions: got 4 and 3", only=("decode_step",)
