@@ -111,16 +111,6 @@ def with_kernel(page):
     settle(page)
 
 
-def answer(page, **changes):
-    """Answer as a kernel does to the last event, with a state that differs in this."""
-    page.evaluate(
-        """(changes) => model.set('state',
-          { ...model.get('state'), serial: model.get('event').serial, ...changes })""",
-        changes,
-    )
-    settle(page)
-
-
 @pytest.fixture
 def running():
     """The scene of the running example, as lesson 7 shows it."""
