@@ -334,6 +334,8 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         result.width = main.width
         result.stage = result.stage or _next_stage(call, main, result)
         result.summed_axis = main.summed_axis
+        if keeps_numbers:
+            result.reduced_axis = result.reduced_axis or main.reduced_axis
         if main.derived:
             result.derived = main.derived
             result.derived.append(result)

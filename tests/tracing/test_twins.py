@@ -186,6 +186,30 @@ def renormalised(weights, mask):
     return weights / weights.sum(-1, keepdim=True)
 
 
+def normalised_by_subtracting(q):
+    scores = q @ q.mT
+    return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ q
+
+
+def normalised_by_adding(q):
+    scores = q @ q.mT
+    return (scores + -scores.logsumexp(-1, keepdim=True)).exp() @ q
+
+
+def padded(place):
+    """Return attention that hides the last words, at a place that it makes for itself."""
+
+    def attend(q):
+        words = torch.tensor([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 1]]).bool()
+        return (q @ q.mT).masked_fill(place(words), -1e9).softmax(-1) @ q
+
+    return attend
+
+
+def averaged_weights(average):
+    return lambda q: average((q @ q.mT).softmax(-1)) @ q
+
+
 def masked_twice(q, mask):
     weights = (q @ q.mT).masked_fill(mask == 0, -torch.inf).softmax(-1)
     return weights.masked_fill(mask == 0, 0.0) @ q
@@ -243,6 +267,11 @@ TWINS = [
     ("mask-after-softmax", LATE, [masked_late(renormalised)], (*HEADS, KEYS, "B 1 1 S")),
     ("mask-after-softmax", [], [TIMES], (*HEADS, torch.arange(H)[:, None, None], "H 1 1")),
     ("mask-after-softmax", [], [TIMES], (*HEADS, (torch.rand(S, S) > 0.3) * 1.0, "T S")),
+    ("mask-on-queries", [padded(lambda words: words[:, None, :, None])],
+     [padded(lambda words: words[:, None, None]), normalised_by_subtracting, normalised_by_adding], HEADS),
+    ("heads-averaged", [averaged_weights(lambda w: w.mean(1, keepdim=True)),
+                        averaged_weights(lambda w: w.mean(1).unsqueeze(1))],
+     [averaged_weights(lambda w: w), lambda q: (q @ q.mT).softmax(-1).mean(1)], HEADS),
 ]  # fmt: skip
 
 

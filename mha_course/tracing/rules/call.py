@@ -56,7 +56,7 @@ class TensorInfo:
     softmax_step: int = -1  # the step that made numbers sum to 1
     # scores: all that was made of them, up to the weights
     derived: list[TensorInfo] = field(default_factory=list)
-    reduced_axis: str = ""  # a sum: the axis over which it runs
+    reduced_axis: str = ""  # a sum, or an average of heads: the axis over which it runs
     elements: Elements = ()  # the elements that it was picked from, the last first
 
     def learn(self, axes: Axes, names: AxisNamer) -> None:

@@ -160,7 +160,8 @@ def _check_context(
     if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
         call.warn(warnings.ask("scale-after-softmax"), weights.scale_step)
     before = {label for value in values for label in map(names.label, value.axes)}
-    if names.sizes.get("H") != 1 and "H" in before - {*labels} and "D" in labels:
+    is_shared = weights.reduced_axis == "H" and "H" in labels  # one average for all heads
+    if names.sizes.get("H") != 1 and (is_shared or ("H" in before - {*labels} and "D" in labels)):
         call.warn(warnings.warn("heads-averaged"))
 
 

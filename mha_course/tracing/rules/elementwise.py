@@ -29,11 +29,11 @@ def like(call: OpCall) -> list[Axes]:
     for position in range(rank):
         column = [row[position] for row in rows if len(row) == rank]
         axes[position] = reduce(call.broadcast, column) if column else axes[position]
-    _infer_stage(call, list(map(call.info, tensors)), rows)
+    _infer_stage(call, list(map(call.info, tensors)), rows, axes)
     return [axes for _ in call.outs]
 
 
-def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes], axes: Axes) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
@@ -49,19 +49,20 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
             result.softmax_axis = over
             result.softmax_step = call.index
     elif over:  # Numbers that were divided by their own sum are weights.
-        axes = call.axes(call.first())
-        axis = next((axis for axis in axes if call.names.label(axis) == over), ())
-        _check_softmax_axis(call, over, axis, axes)
+        divided = call.axes(call.first())
+        axis = next((axis for axis in divided if call.names.label(axis) == over), ())
+        _check_softmax_axis(call, over, axis, divided)
         result.stage = "weights"
     elif divides or call.op in ("mul", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
         numbers.check_added(call)
-        columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
-        per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
+        masks = [row for value, row in zip(values, rows, strict=True) if not value.stage]
+        columns = [size_of(row[-2]) for row in masks if len(row) > 1 and size_of(row[-1]) == 1]
+        per_query = max(columns, default=1) > 1 and call.names.is_token(axes[-2])
         pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
-        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1 and not pixels:
+        if per_query and call.outs[0].shape[-1] > 1 and not pixels:
             call.warn(warnings.warn("mask-on-queries"))
 
 

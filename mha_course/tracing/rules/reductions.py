@@ -38,7 +38,8 @@ def reduced(call: OpCall) -> list[Axes]:
     left = [axis for n, axis in enumerate(value.axes) if n not in dims]
     if call.op in ("mean", "sum"):
         check_sum(call, value, reduced, list(map(call.names.label, left)))
-    if call.op == "sum" and len(reduced) == 1 and value.stage in (*SCORES, "weights"):
+    of_heads = call.op == "mean" and value.stage == "weights" and reduced == ["H"]
+    if of_heads or (call.op == "sum" and len(reduced) == 1 and value.stage in (*SCORES, "weights")):
         call.results[0].reduced_axis = reduced[0]
     if call.outs[0].dim() == x.dim():
         left = [() if n in dims else axis for n, axis in enumerate(value.axes)]
