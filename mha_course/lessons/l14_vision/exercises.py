@@ -108,7 +108,7 @@ EXERCISES = [
         line="cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, "
         "3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
-        drawn=lambda d: (d.normal(d.B, 3, d.T * d.D, d.S * d.D), d.D),
+        drawn=lambda d: (d.normal(d.B, 3, d.T * d.D, max(d.T, d.S) * d.D), d.D),
         axes="B N 3*P*P",
         done="You can turn an image into a sequence. Move the image one patch to the right: which "
         "tokens go where?",
