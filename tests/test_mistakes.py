@@ -15,7 +15,7 @@ from mha_course.mistakes import ROWS
 
 PACKAGE = Path(mha_course.__file__).parent
 WITH_REGISTRATIONS = [
-    PACKAGE / "exercises" / "attention_mistakes.py",
+    *sorted(PACKAGE.glob("exercises/attention_mistakes/*.py")),
     *sorted(PACKAGE.glob("lessons/*/exercises.py")),
 ]
 

@@ -29,7 +29,7 @@ other sizes. Nothing here knows any single exercise.
 
 To ask why a check said ``scale-missing``, search for that id. It is found in two places: its row
 in ``data/mistakes.txt`` has the sentences, and the ``mistake("scale-missing", …)`` of
-``attention_mistakes.py``, or of the lesson's own ``exercises.py``, has the step that replaces the
+``attention_mistakes``, or of the lesson's own ``exercises.py``, has the step that replaces the
 right one. A new mistake needs these two, and no more.
 """
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mha_course.exercises.attention_mistakes import SOFTMAX
+from mha_course.exercises.attention_mistakes.weights import SOFTMAX
 from mha_course.exercises.attention_steps import MASKED, Steps
 from mha_course.exercises.inputs import (
     FAR_BELOW,

@@ -1,0 +1,14 @@
+"""How mistakes in the steps of attention are made, whatever the exercise; words are in mistakes.py.
+
+Each is the right answer with one step replaced. Where two give the same result, the first one here
+is named. Mistakes in a whole function, or in a step that only one lesson has, are registered in
+that lesson.
+"""
+
+from mha_course.exercises.attention_mistakes.heads import HEADS
+from mha_course.exercises.attention_mistakes.masking import MASKS
+from mha_course.exercises.attention_mistakes.projection import PROJECTION
+from mha_course.exercises.attention_mistakes.results import BY_STAGE, OTHERS, OUTPUT
+from mha_course.exercises.attention_mistakes.weights import SCORES, SOFTMAX
+
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *BY_STAGE, *OTHERS)
