@@ -758,7 +758,7 @@ def signed_pair(*_):
 @torch.enable_grad()
 def twin_heads(*_):
     """Train two heads that start alike for a few steps, and compare what they have become."""
-    layers = learn(TwoTokens(), 2, runs=1, steps=5, count=8, identical_heads=True).layers
+    layers = learn(TwoTokens(), 2, runs=1, steps=5, identical_heads=True).layers
     heads = [weight.unbind(1) for weight in layers.parameters() if weight.dim() > 2]
     return when(all(torch.equal(*pair) for pair in heads), "bit for bit the same")
 
