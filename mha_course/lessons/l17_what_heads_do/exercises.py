@@ -124,11 +124,7 @@ def _not_other_weights(
             emptied = bool((((answered == 0) & (weights_ > 0)).sum(-1) > 1).any())
             key = "context-moved/clamped" if emptied else "context-moved/and-sums"
             return "context-moved", ROWS[key].text
-        row = int((answered.sum(-1) - 1).abs().argmax())
-        return "sum-moved", (
-            f"Your rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
-            f"{ROWS['sum-moved'].why}"
-        )
+        return "sum-moved", _sum_moved(answered)
     if unmoved.any():
         rows = ", ".join(str(row) for row in unmoved.nonzero().flatten().tolist())
         return "rows-left", (
@@ -137,6 +133,15 @@ def _not_other_weights(
     return "context-moved", (
         f"You returned weights, but they move the context by up to {moved:.2g}. "
         f"{ROWS['context-moved'].why}"
+    )
+
+
+def _sum_moved(weights: Tensor) -> str:
+    sums = weights.sum(-1)
+    row = int((sums - 1).abs().argmax())
+    return (
+        f"Your rows no longer sum to 1: row {row} sums to {float(sums[row]):.6g}. "
+        f"{ROWS['sum-moved'].why}"
     )
 
 
