@@ -8,7 +8,7 @@ a caption that says the same.
 
 from mha_course.colours import ACCENT, BAR, INK, QUIET
 from mha_course.plots.arcs import frame_row, sentence_arcs
-from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, token_bars
+from mha_course.plots.charts import Lines, bars, curves, line_panels, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
     Listing,
@@ -20,20 +20,14 @@ from mha_course.plots.figures import (
     svg,
     unregistered,
 )
-from mha_course.plots.heatmaps import (
-    head_grid,
-    heatmap,
-    heatmap_row,
-    number_tables,
-    strongest,
-)
+from mha_course.plots.heatmaps import head_grid, heatmap, heatmap_row, strongest
 from mha_course.plots.masks import MaskGrid, mask_grids
 from mha_course.plots.tables import results
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
-    "fold_out", "frame_row", "head_grid", "heatmap", "heatmap_row", "learning_curves",
-    "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
+    "fold_out", "frame_row", "head_grid", "heatmap", "heatmap_row",
+    "line_panels", "listings", "mask_grids", "new_figure", "pipeline", "png",
     "product", "results", "sentence_arcs", "show", "strongest", "svg", "token_bars",
     "unregistered",
 ]  # fmt: skip

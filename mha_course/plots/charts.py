@@ -1,9 +1,8 @@
-"""Bars, lines and learning curves. Numbers may be tensors on any device, arrays or lists."""
+"""Bars and lines. Numbers may be tensors on any device, arrays or lists."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course.colours import ACCENT, BAR, INK
-from mha_course.errors import require
 from mha_course.plots.figures import SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array, as_names, numbered
 
@@ -93,7 +91,7 @@ def curves(
 
 
 class Lines(NamedTuple):
-    """One panel: its title, x with a label, and up to six lines by name."""
+    """One panel: its title, x with a label, and up to six lines by name, which may end early."""
 
     title: str
     xlabel: str
@@ -107,7 +105,8 @@ def line_panels(*panels: Lines) -> Figure:
     """Draw panels side by side, with one legend: a name keeps its look throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before
-    it, and all but the first name are dashed, so that none hides another.
+    it, none at all over more than 40 x, and all but the first name are dashed, so that none hides
+    another.
     """
     figure = new_figure(5.4 * len(panels), 3.7)
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
@@ -116,9 +115,11 @@ def line_panels(*panels: Lines) -> Figure:
         for number, (name, values) in enumerate(panel.lines.items()):
             nth = names.index(name)
             style = _line_style(nth) | {"linestyle": "--" if nth else "-"}
-            style["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number)
+            few = len(panel.x) <= 40
+            style["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number) if few else 0
             numbers = as_array("line_panels", values, ("N",))
-            (drawn[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **style)
+            x = panel.x[: len(numbers)]
+            (drawn[name],) = ax.plot(x, numbers, alpha=0.85, linewidth=2, **style)
         if panel.log_x:
             ax.set_xscale("log", base=2)
             ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
@@ -132,44 +133,3 @@ def line_panels(*panels: Lines) -> Figure:
     position: dict[str, Any] = {"loc": "outside lower center", "ncols": len(names)}
     figure.legend(drawn.values(), list(drawn), frameon=False, **position)
     return figure
-
-
-def learning_curves(
-    curves: Mapping[str, Any], *,
-    ylabel: str = "nats a word", window: int = 20, every_step: bool = False,
-    levels: Mapping[str, float] | None = None, marks: Mapping[int, str] | None = None,
-    ax: Axes | None = None,
-) -> Axes:  # fmt: skip
-    """Draw a loss or score in training: at each step the mean over the window that ends there.
-
-    Args: curves maps a name to the numbers of a run (steps,); every_step puts the numbers
-        themselves behind their means; levels are horizontal lines to measure curves by, with their
-        names, and marks vertical lines at steps, with their words.
-    Raises: ShapeError where a run has fewer steps than the window.
-    """
-    ax = ax or new_figure(9.5, 3.8).subplots()
-    longest = 0
-    styles = cycle([(INK, "-"), (ACCENT, ":"), (BAR, "--")])
-    for (name, numbers), (color, style) in zip(curves.items(), styles, strict=False):
-        run = as_array("learning_curves", numbers, ("steps",))
-        rule = "a run must be as long as the window"
-        got = f"{len(run)} losses of “{name}”"
-        fits = len(run) >= window
-        require(fits, "learning_curves", rule, expected=f"{window} or more", got=got)
-        steps = np.arange(1, len(run) + 1)
-        if every_step:
-            ax.plot(steps, run, color=BAR, alpha=0.45, linewidth=1, label="each step")
-        means = np.convolve(run, np.ones(window) / window, mode="valid")
-        ax.plot(steps[window - 1 :], means, color=color, linestyle=style, linewidth=2.4, label=name)
-        longest = max(longest, len(run))
-    for name, level in (levels or {}).items():
-        ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (6, 3)), zorder=0)
-        label: dict[str, Any] = {"va": "center", "annotation_clip": False, "fontsize": SMALL}
-        ax.annotate(f"  {name} {level:.2f}", (longest, level), **label)
-    ax.set(xlabel="step", ylabel=ylabel, xlim=(0, longest), ylim=(0, None))
-    for step, words in (marks or {}).items():
-        ax.axvline(step, color=ACCENT, linewidth=2)
-        ax.text(step, ax.get_ylim()[1], f" {words}", va="top", fontsize=SMALL, color=INK)
-    ax.legend(frameon=False)
-    sns.despine(ax=ax)
-    return ax

@@ -109,61 +109,38 @@ def head_grid(
     return figure
 
 
-def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = None) -> Figure:
-    """Draw heatmaps of the same tokens side by side, two in a row, all on one scale.
+def heatmap_row(
+    panels: Mapping[str, Any], queries: Sequence[str], keys: Names = None, *,
+    mask: Any = None, group: int = 0, unit: str = "weight",
+) -> Figure:  # fmt: skip
+    """Draw heatmaps of the same rows and columns, all on one scale.
 
-    Args: panels maps a title to its weights (S, S); names are the S tokens; mask is that of all
-        panels, or maps a title to its own.
+    Those of tokens stand two in a row; tables with keys of their own have numbers, and stand under
+    one another.
+
+    Args: panels maps a title to its weights (T, S); mask is that of all panels, or maps a title to
+        its own; after every ``group`` keys, such as the heads of a layer, there is a gap; unit is
+        the label of the colour bar.
     """
     maps = [as_array("heatmap_row", weights, ("T", "S")) for weights in panels.values()]
     scale = stretched(maps)
-    num_rows = math.ceil(len(maps) / 2)
-    figure = new_figure(11, 5.2 * num_rows)
-    axes = figure.subplots(num_rows, 2, squeeze=False).ravel()
+    table = keys is not None
+    size = (0.62 * maps[0].shape[1] + 2.9, 0.34 * len(queries) + 1) if table else (5.5, 5.2)
+    across = 1 if table else 2
+    num_rows = math.ceil(len(maps) / across)
+    figure = new_figure(size[0] * across, size[1] * num_rows)
+    axes = figure.subplots(num_rows, across, squeeze=False).ravel()
     for ax, title, weights in zip(axes, panels, maps, strict=True):
         panel_mask = mask.get(title) if isinstance(mask, Mapping) else mask
-        heatmap(weights, queries=names, mask=panel_mask, title=title, scale=scale, ax=ax)
+        names: dict[str, Any] = {"queries": queries, "keys": keys, "mask": panel_mask}
+        heatmap(weights, **names, annotate=table or None, title=title, scale=scale, ax=ax)
         ax.collections[0].colorbar.remove()  # one for all stands at the right
-    figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
-    return figure
-
-
-def number_tables(
-    panels: Mapping[str, Any],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    group: int = 0,
-    unit: str = "",
-) -> Figure:
-    """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
-
-    Args: panels maps a title to its numbers (rows, columns); after every ``group`` columns, such as
-        those of a layer, there is a gap; unit is the label of the colour bar.
-    """
-    place = "number_tables"
-    letters = ("rows", "columns")
-    named = [as_named_weights(place, panel, letters, rows, columns) for panel in panels.values()]
-    tables = [table.numbers.round(2) + 0.0 for table in named]  # no -0.00
-    scale = stretched(tables)
-    across = len(panels) if len(columns) <= 5 else 1
-    num_rows = len(panels) // across
-    figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * num_rows)
-    axes = figure.subplots(num_rows, across, squeeze=False).ravel()
-    ticks: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
-    for ax, title, table in zip(axes, panels, tables, strict=True):
-        mesh = _colour_cells(ax, table, scale)
-        mesh.set_linewidth(0.6)
-        _write_numbers(ax, mesh, fontsize=SMALL)
-        wrapped = _title(title, 0.62 * len(columns))
-        ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
-        names = rows if ax is axes[0] or across == 1 else []
-        ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, **ticks)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, **ticks)
-        ax.tick_params(length=0)
-        for edge in range(group, len(columns), group) if group else ():
+        if table:
+            ax.set(xlabel="", ylabel="", aspect="auto")
+            ax.set_yticklabels(queries)  # in full
+        for edge in range(group, weights.shape[1], group) if group else ():
             ax.axvline(edge, color="white", linewidth=6)
-    figure.colorbar(mesh, ax=axes, label=unit, aspect=30, pad=0.02)
+    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
 
 
@@ -194,31 +171,24 @@ def _title(text: str, width: float) -> str:
     return "\n".join(lines) if len(text) > most else text
 
 
-def _colors(scale: Scale) -> dict[str, Any]:
-    return {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
-
-
 def _note_on_odd(visible: NDArray[np.float64], side: float) -> str:
     """Return what a × means, if there is one."""
     crossed = side <= WORDY and (np.isnan(visible) | np.isposinf(visible)).any()
     return " (× is no finite number)" if crossed else ""
 
 
-def _colour_cells(ax: Axes, matrix: NDArray[np.float64], scale: Scale) -> QuadMesh:
-    """Colour the cells of a matrix, its first row at the top; masked ones and NaN stay clear."""
-    rows, columns = matrix.shape
-    mesh = ax.pcolormesh(matrix, edgecolor="white", linewidth=0, **_colors(scale))
-    ax.spines[:].set_visible(False)
-    ax.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[])
-    return mesh
-
-
 def _draw_cells(
     ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, scale: Scale
 ) -> QuadMesh:
-    """Colour the cells, each so many points wide; hidden ones show the hatched background."""
+    """Colour the cells, each so many points wide, the first row at the top; hidden ones show the
+    hatched background.
+    """
     rows, columns = matrix.shape
-    mesh = _colour_cells(ax, np.ma.masked_where(hidden, matrix), scale)
+    colors: dict[str, Any] = {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
+    seen = np.ma.masked_where(hidden, matrix)
+    mesh = ax.pcolormesh(seen, edgecolor="white", linewidth=0, **colors)
+    ax.spines[:].set_visible(False)
+    ax.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[])
     if max(rows, columns) <= 20 * min(rows, columns):  # else it would be a line
         ax.set_aspect("equal")
     if side > 6:  # lines of the page's colour, which those in a bitmap have not
@@ -250,7 +220,7 @@ def _luminance(color: NDArray[np.float64]) -> float:
     return float(linear[:3] @ (0.2126, 0.7152, 0.0722))
 
 
-def _write_numbers(ax: Axes, mesh: QuadMesh, **style: Any) -> None:
+def _write_numbers(ax: Axes, mesh: QuadMesh) -> None:
     """Write the number of each cell that has one, in the ink that has more contrast."""
     mesh.update_scalarmappable()
     numbers: Any = np.ma.masked_invalid(np.ma.asarray(mesh.get_array()))
@@ -258,8 +228,8 @@ def _write_numbers(ax: Axes, mesh: QuadMesh, **style: Any) -> None:
     for row, column in np.argwhere(~np.ma.getmaskarray(numbers)):
         light = _luminance(colors[row, column]) > 0.18  # where white and black are equal
         ink = DARK_ON_CELL if light else WHITE_ON_CELL
-        words = f"{numbers[row, column]:.2f}"
-        ax.text(column + 0.5, row + 0.5, words, color=ink, ha="center", va="center", **style)
+        words = f"{numbers[row, column]:z.2f}"  # no -0.00
+        ax.text(column + 0.5, row + 0.5, words, color=ink, ha="center", va="center")
 
 
 def _head_axes(

@@ -1,6 +1,5 @@
 """Curves draw every line, in its colour, under its name."""
 
-import pytest
 import torch
 
 from mha_course import plots
@@ -32,22 +31,8 @@ def test_lines_keep_their_colour_from_panel_to_panel():
     assert list(right.lines[0].get_ydata()) == [1, 10, 100]
 
 
-def test_learning_draws_every_step_and_the_mean_of_the_last():
-    losses = [float(10 - n) for n in range(8)]
-    ax = plots.learning_curves({"mean of 4": losses}, marks={3: "here"}, window=4, every_step=True)
-    steps, means, mark = ax.lines
-    assert list(steps.get_ydata()) == losses
-    assert list(means.get_xdata()) == [4, 5, 6, 7, 8]
-    assert list(means.get_ydata()) == [sum(losses[n - 3 : n + 1]) / 4 for n in range(3, 8)]
-    assert list(mark.get_xdata()) == [3, 3]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["each step", "mean of 4"]
-    assert ax.get_ylabel() == "nats a word"
-
-
-def test_learning_draws_a_line_for_each_name_and_level():
-    curve = torch.arange(60.0) / 60
-    ax = plots.learning_curves({"one": curve, "two": curve[:25]}, levels={"bound": 0.5625})
-    assert [len(line.get_xdata()) for line in ax.lines] == [41, 6, 2]
-    assert ax.lines[0].get_ydata() == pytest.approx((torch.arange(41) + 9.5) / 60)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
-    assert ax.texts[0].get_text().strip() == "bound 0.56"
+def test_a_line_may_end_before_the_others_and_many_points_have_no_markers():
+    panel = plots.Lines("loss", "step", range(20, 61), {"long": range(41), "short": [2, 1]})
+    (ax,) = plots.line_panels(panel).axes
+    assert [line.get_xdata()[-1] for line in ax.lines] == [60, 21]
+    assert [line.get_markersize() for line in ax.lines] == [0, 0]

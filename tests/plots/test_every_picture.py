@@ -46,7 +46,6 @@ ONE_PANEL = {
     "bars": lambda ax: plots.bars([1, 2], ["it", "cat"], ax=ax),
     "curves": lambda ax: plots.curves([1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", ax=ax),
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
-    "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
     "rope_pairs": lambda ax: rope_pairs(6, ax=ax),
@@ -74,6 +73,9 @@ SEVERAL = {
         {"computed": HEADS[0], "the same context": HEADS[1]}, WORDS
     ),
     "image_grid": lambda: image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
+    "number tables": lambda: plots.heatmap_row(
+        {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7], group=4
+    ),
     "line_panels": lambda: plots.line_panels(
         *[plots.Lines("gradient", "layers", [1, 2], {"a": [1, 2], "b": [2, 1]})] * 2
     ),
@@ -83,9 +85,6 @@ SEVERAL = {
     "memory_traffic": memory_traffic,
     "norm_groups": lambda: norm_groups(
         {"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)
-    ),
-    "number_tables": lambda: plots.number_tables(
-        {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7]
     ),
     "online_softmax": lambda: online_softmax(
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
@@ -128,7 +127,7 @@ def returning(kind):
 
 def test_examples_are_of_all_functions_that_draw_one_panel():
     assert set(ONE_PANEL) == returning(Axes)
-    assert set(SEVERAL) == returning(Figure) - {"new_figure"}
+    assert set(SEVERAL) == returning(Figure) - {"new_figure"} | {"number tables"}
 
 
 @pytest.mark.parametrize("name", ONE_PANEL)
@@ -188,7 +187,7 @@ def test_names_are_no_mathematics():
     words = ["$x^$", "a_$b$"]
     for picture in (
         weighted_sum(torch.ones(2), torch.eye(2), words),
-        plots.number_tables({"t": torch.eye(2)}, words, words),
+        plots.heatmap_row({"t": torch.eye(2)}, words, words),
         plots.head_grid(torch.eye(2)[None], queries=words),
         plots.heatmap(torch.eye(2), queries=words),
         plots.token_bars({"each": [1, 2]}, words),
@@ -208,3 +207,18 @@ def test_two_rows_of_heatmaps_name_every_word_and_share_a_scale():
     assert limits == pytest.approx((0, float(HEADS[3].max() * 4)))
     assert [int(ax.collections[0].get_array().mask.sum()) for ax in panels] == [105, 0, 0, 0]
     assert scale.get_ylabel() == "weight"
+
+
+def test_tables_have_all_their_numbers_and_the_names_of_their_rows_in_full():
+    numbers = torch.tensor([[-0.004] + [0.5] * 8, [2.0] * 9])
+    rows, columns = ["the same places, no repetition", "b"], [f"L0 H{n}" for n in range(9)]
+    *axes, scale = plots.heatmap_row(
+        {"one": numbers, "other": -numbers}, rows, columns, group=4, unit="times"
+    ).axes
+    assert [text.get_text() for text in axes[0].texts] == ["0.00"] + ["0.50"] * 8 + ["2.00"] * 9
+    for ax in axes:
+        assert [name.get_text() for name in ax.get_yticklabels()] == rows
+        assert [name.get_text() for name in ax.get_xticklabels()] == columns
+        assert [line.get_xdata()[0] for line in ax.lines] == [4, 8]
+        assert ax.collections[0].get_clim() == (-2, 2)
+    assert scale.get_ylabel() == "times"

@@ -20,6 +20,7 @@ from mha_course import plots
 from mha_course.colours import HEAD_COLOURS
 from mha_course.example import SENTENCE, encode
 from mha_course.models import MaskedWordModel
+from mha_course.plots.figures import SMALL
 from mha_course.plots.scales import WEIGHTS, palettes
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.player import Player
@@ -116,27 +117,34 @@ class TrainingFilm(Player):
             text += f" The loss goes from {first:.2f} to {last:.2f} nats a word."
         return text
 
-    def _drawn(self) -> dict[str, Any]:
+    def _means(self) -> NDArray[np.float64]:
+        """Return the mean of the last losses at each step, of all at the first ones."""
         sums = np.cumsum([0.0, *self.losses])
         ends = np.arange(1, len(sums))
         starts = np.maximum(0, ends - WINDOW)
-        means = (sums[ends] - sums[starts]) / (ends - starts)
+        return (sums[ends] - sums[starts]) / (ends - starts)
+
+    def _drawn(self) -> dict[str, Any]:
         frames = np.stack(self._frames)
         heads = {"heads": frames.shape[1], "weights": frames.tobytes()}
-        return heads | {"losses": means.astype("<f4").tobytes()}
+        return heads | {"losses": self._means().astype("<f4").tobytes()}
 
     def picture(self) -> Figure:
         """Draw the row of *it* at four moments, and where these are on the loss curve."""
         figure = plots.new_figure(10.5, 6.4)
         above, below = figure.subplots(2, 1, height_ratios=(2.5, 3))
         rows = self.weights[self.moments, self._best(), self._row]  # (4, S)
-        marks = {self._step(i): f"{n}" for n, i in enumerate(self.moments, 1)}
         names = [f"{n}: step {self._step(i)}" for n, i in enumerate(self.moments, 1)]
         style: dict[str, Any] = {"queries": names, "keys": self.options["tokens"], "scale": WEIGHTS}
         plots.heatmap(rows, annotate=True, title=f"“it” in head {self._best()}", ax=above, **style)
         above.set(xlabel="", ylabel="")
-        window = min(WINDOW, len(self.losses))
-        curve: dict[str, Any] = {"window": window, "every_step": True, "marks": marks, "ax": below}
-        if window:
-            plots.learning_curves({f"loss, mean of {window}": self.losses}, **curve)
+        steps = range(1, len(self.losses) + 1)
+        below.plot(steps, self.losses, color=plots.BAR, alpha=0.45, linewidth=1, label="each step")
+        label = f"loss, mean of {WINDOW}"
+        below.plot(steps, self._means(), color=plots.INK, linewidth=2.4, label=label)
+        below.set(xlabel="step", ylabel="nats a word", xlim=(0, None), ylim=(0, None))
+        for n, i in enumerate(self.moments, 1):
+            below.axvline(self._step(i), color=plots.ACCENT, linewidth=2)
+            below.text(self._step(i), below.get_ylim()[1], f" {n}", va="top", fontsize=SMALL)
+        below.legend(frameon=False)
         return figure

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course import masks, plots
+from mha_course import masks
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
 from mha_course.lessons.l15_language_model import language_model, parsing
@@ -144,7 +144,6 @@ ERRORS = {
     "nats: no split has this name. expected train, validation, test, any": lambda: parsing.nats(
         ["the"], "half"
     ),
-    "a run must be as long as the window": lambda: plots.learning_curves({"one": [1.0]}),
 }
 
 
