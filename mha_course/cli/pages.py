@@ -266,7 +266,7 @@ class Page:
         article = "".join(_written(block, numbers) for block in self.blocks)
         talk = json.dumps(list(map(_told, self.slides))).replace("<", "\\u003c")
         listed = "".join(line for _, line in self.contents)
-        folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
+        folded = f"<details><summary>Contents</summary><ol>{listed}</ol></details>"
         opens = " data-presented" if presented else ""
         return (
             f'<div class="page"><nav class="contents" aria-label="Contents">{folded}</nav>'

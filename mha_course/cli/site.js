@@ -6,7 +6,6 @@ import { prepareSearch } from "./search.js";
 
 const root = document.documentElement;
 const NEAR = "800px"; // before a widget is in sight
-const WIDE = matchMedia("(min-width: 1100px)"); // contents stand beside the text, as in the style sheet
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -75,13 +74,7 @@ paint();
 prepare(document.querySelector(".present"), change);
 prepareSearch(document.querySelector(".lessons"));
 
-const contents = document.querySelector(".contents details");
-if (contents) {
-  const fit = () => (contents.open = WIDE.matches);
-  WIDE.addEventListener("change", fit);
-  fit();
-  addEventListener("scroll", () => requestAnimationFrame(follow), { passive: true });
-}
+addEventListener("scroll", () => requestAnimationFrame(follow), { passive: true });
 addEventListener("hashchange", unfold);
 unfold();
 for (const event of ["load", "resize", "toggle"]) addEventListener(event, reach, true);

@@ -28,6 +28,7 @@ def show_my_attention() -> None:
 
 def show_summary() -> None:
     """Show the body of the page."""
-    body = PAGE.read_text(encoding="utf-8").partition("<body>")[2].partition("</body>")[0]
+    body = PAGE.read_text(encoding="utf-8").partition("<main>")[2].partition("</main>")[0]
+    body = re.sub("(</?h)[12]>", r"\g<1>3>", body)  # below a section's heading
     left = re.sub("<(t[hd])>", rf'<\1 style="{markup.LEFT}">', body)  # JupyterLab sets them right
     display({"text/html": left.strip(), "text/plain": f"The page {PAGE.name}"}, raw=True)

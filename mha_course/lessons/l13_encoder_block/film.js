@@ -63,6 +63,7 @@ function makeHead(head, word, column, choose) {
   const [canvas, across, down] = [make("canvas"), make("i", "row"), make("i", "column")];
   const [key, query, weight] = [make("span", "key", word), make("span", "query"), make("span")];
   const cells = make("span", "cells", canvas, across, down, key, query);
+  cells.ariaHidden = "true";
   const button = makeButton("map", "", choose);
   button.append(make("b", "", `head ${head}`), cells, weight);
   key.style.left = `${(column + 0.5) * CELL}px`;
@@ -72,7 +73,6 @@ function makeHead(head, word, column, choose) {
     across.style.top = query.style.top = `${row * CELL}px`;
     setText(query, from);
     setText(weight, `${from} → ${word} ${values[row * S + column].toFixed(2)}`);
-    button.ariaLabel = `head ${head}: ${weight.textContent}`;
   }
   return { button, show };
 }
