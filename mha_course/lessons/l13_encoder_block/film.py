@@ -147,5 +147,6 @@ class TrainingFilm(Player):
         for n, i in enumerate(self.moments, 1):
             below.axvline(self._step(i), color=plots.ACCENT, linewidth=2)
             below.text(self._step(i), below.get_ylim()[1], f" {n}", va="top", fontsize=SMALL)
+        below.spines[["top", "right"]].set_visible(False)
         below.legend(frameon=False)
         return figure
