@@ -142,9 +142,11 @@ class TrainingFilm(Player):
         below.plot(steps, self.losses, color=plots.BAR, alpha=0.45, linewidth=1, label="each step")
         label = f"loss, mean of {WINDOW}"
         below.plot(steps, self._means(), color=plots.INK, linewidth=2.4, label=label)
-        below.set(xlabel="step", ylabel="nats a word", xlim=(0, None), ylim=(0, None))
+        below.set(xlabel="step", ylabel="nats a word")
+        below.set(xlim=(0, self.options["steps"]), ylim=(0, None))
         for n, i in enumerate(self.moments, 1):
             below.axvline(self._step(i), color=plots.ACCENT, linewidth=2)
             below.text(self._step(i), below.get_ylim()[1], f" {n}", va="top", fontsize=SMALL)
+        below.spines[["top", "right"]].set_visible(False)
         below.legend(frameon=False)
         return figure
