@@ -87,8 +87,9 @@ class Names:
         return real_models.Checkpoint(real_models.shipped(family), small=True, device=self.device)
 
     def plugged_in(self, family):
-        own = published.plug_in(attention.attention)
-        return real_models.load(real_models.shipped(family), own).to(self.device)
+        model = real_models.load(real_models.shipped(family))
+        model.set_attn_implementation(published.plug_in(attention.attention))
+        return model.to(self.device)
 
     def ids(self, rows, width, words=32):
         return (torch.arange(rows * width) % words).view(rows, width).to(self.device)
