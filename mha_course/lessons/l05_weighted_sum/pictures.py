@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.colours import ACCENT, INK
 from mha_course.plots import strongest
-from mha_course.plots.figures import SMALL, TEXT, new_figure
+from mha_course.plots.figures import SMALL, TEXT, new_figure, signed_colormap
 from mha_course.plots.inputs import numbered
 
 
@@ -24,14 +24,16 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
     bars, values, products = axes[0]
     limit = float(v.abs().max())
-    style = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
+    style = {"cmap": signed_colormap(), "vmin": -limit, "vmax": limit}
     bars.barh(range(len(names)), weights.tolist(), color=ACCENT)
     bars.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
     bars.set_yticks(range(len(names)), numbered(names), fontsize=SMALL, parse_math=False)
     sns.despine(ax=bars)
-    values.imshow(v.detach().numpy(), **style)
-    image = products.imshow((weights[:, None] * v).detach().numpy(), **style)
-    axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **style)
+    values.pcolormesh(v.detach().numpy(), **style)
+    mesh = products.pcolormesh((weights[:, None] * v).detach().numpy(), **style)
+    axes[1, 2].pcolormesh((weights @ v)[None].detach().numpy(), **style)
+    for ax in (values, products):
+        ax.invert_yaxis()  # the first token stands above
     titles = ("weights", "×  values v", "=  weight × value", "", "", "their sum: the context")
     for ax, title in zip(axes.flat, titles, strict=True):
         ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
@@ -39,7 +41,7 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
             ax.set(xticks=[], yticks=[])
     for ax in axes[1, :2]:
         ax.axis("off")
-    figure.colorbar(image, ax=axes[:, 2], aspect=30)
+    figure.colorbar(mesh, ax=axes[:, 2], aspect=30)
     return figure
 
 
