@@ -237,9 +237,8 @@ def attempt(
         target = right_result(exercise, arguments)
         for rule in rules:
             fault = rule(call, outcome, target)
-            is_near = replace(call, tolerance=COARSE)
             inexact = fault and fault.stage in (Stage.VALUES, Stage.NO_GRADIENT)
-            if inexact and not rule(is_near, outcome, target):
+            if inexact and not rule(replace(call, tolerance=COARSE), outcome, target):
                 coarse = max(tolerance, _error_in_float32(call, target))
                 fault = rule(replace(call, tolerance=coarse), outcome, target)
             if fault:
