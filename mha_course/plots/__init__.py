@@ -20,13 +20,13 @@ from mha_course.plots.figures import (
     svg,
     unregistered,
 )
-from mha_course.plots.heatmaps import head_grid, heatmap, heatmap_row, strongest
+from mha_course.plots.heatmaps import head_grid, heatmap, heatmap_row, heatmap_tables, strongest
 from mha_course.plots.masks import MaskGrid, mask_grids
 from mha_course.plots.tables import results
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
-    "fold_out", "frame_row", "head_grid", "heatmap", "heatmap_row",
+    "fold_out", "frame_row", "head_grid", "heatmap", "heatmap_row", "heatmap_tables",
     "line_panels", "listings", "mask_grids", "new_figure", "pipeline", "png",
     "product", "results", "sentence_arcs", "show", "strongest", "svg", "token_bars",
     "unregistered",

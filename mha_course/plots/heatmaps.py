@@ -109,38 +109,51 @@ def head_grid(
     return figure
 
 
-def heatmap_row(
-    panels: Mapping[str, Any], queries: Sequence[str], keys: Names = None, *,
-    mask: Any = None, group: int = 0, unit: str = "weight",
-) -> Figure:  # fmt: skip
-    """Draw heatmaps of the same rows and columns, all on one scale.
+def heatmap_row(panels: Mapping[str, Any], tokens: Sequence[str], *, mask: Any = None) -> Figure:
+    """Draw heatmaps of the same tokens, two in a row, all on one scale.
 
-    Those of tokens stand two in a row; tables with keys of their own have numbers, and stand under
-    one another.
-
-    Args: panels maps a title to its weights (T, S); mask is that of all panels, or maps a title to
-        its own; after every ``group`` keys, such as the heads of a layer, there is a gap; unit is
-        the label of the colour bar.
+    Args: panels maps a title to its weights (S, S); mask is that of all panels, or maps a title to
+        its own.
     """
-    maps = [as_array("heatmap_row", weights, ("T", "S")) for weights in panels.values()]
+    maps = [as_array("heatmap_row", weights, ("S", "S")) for weights in panels.values()]
     scale = stretched(maps)
-    table = keys is not None
-    size = (0.62 * maps[0].shape[1] + 2.9, 0.34 * len(queries) + 1) if table else (5.5, 5.2)
-    across = 1 if table else 2
-    num_rows = math.ceil(len(maps) / across)
-    figure = new_figure(size[0] * across, size[1] * num_rows)
-    axes = figure.subplots(num_rows, across, squeeze=False).ravel()
+    num_rows = math.ceil(len(maps) / 2)
+    figure = new_figure(11, 5.2 * num_rows)
+    axes = figure.subplots(num_rows, 2, squeeze=False).ravel()
     for ax, title, weights in zip(axes, panels, maps, strict=True):
-        panel_mask = mask.get(title) if isinstance(mask, Mapping) else mask
-        names: dict[str, Any] = {"queries": queries, "keys": keys, "mask": panel_mask}
-        heatmap(weights, **names, annotate=table or None, title=title, scale=scale, ax=ax)
-        ax.collections[0].colorbar.remove()  # one for all stands at the right
-        if table:
-            ax.set(xlabel="", ylabel="", aspect="auto")
-            ax.set_yticklabels(queries)  # in full
-        for edge in range(group, weights.shape[1], group) if group else ():
+        own = mask.get(title) if isinstance(mask, Mapping) else mask
+        heatmap(weights, queries=tokens, mask=own, title=title, scale=scale, ax=ax)
+    return _with_one_bar(figure, axes, "weight")
+
+
+def heatmap_tables(
+    panels: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *,
+    group: int = 0, unit: str = "weight",
+) -> Figure:  # fmt: skip
+    """Draw tables of numbers under one another, all on one scale, with each number written.
+
+    Args: panels maps a title to its numbers (rows, columns); after every ``group`` columns, such as
+        the heads of a layer, there is a gap; unit is the label of the colour bar.
+    """
+    tables = [as_array("heatmap_tables", table, ("rows", "columns")) for table in panels.values()]
+    scale = stretched(tables)
+    figure = new_figure(0.62 * len(columns) + 2.9, (0.34 * len(rows) + 1) * len(tables))
+    axes = figure.subplots(len(tables), 1, squeeze=False).ravel()
+    for ax, title, table in zip(axes, panels, tables, strict=True):
+        names: dict[str, Any] = {"queries": rows, "keys": columns}
+        heatmap(table, **names, annotate=True, title=title, scale=scale, ax=ax)
+        ax.set(xlabel="", ylabel="", aspect="auto")
+        ax.set_yticklabels(rows)  # in full
+        for edge in range(group, len(columns), group) if group else ():
             ax.axvline(edge, color="white", linewidth=6)
-    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
+    return _with_one_bar(figure, axes, unit)
+
+
+def _with_one_bar(figure: Figure, axes: Any, label: str) -> Figure:
+    """Put one colour bar in the place of those of several heatmaps."""
+    for ax in axes:
+        ax.collections[0].colorbar.remove()
+    figure.colorbar(axes[0].collections[0], ax=axes, label=label, aspect=30, pad=0.02)
     return figure
 
 

@@ -73,7 +73,7 @@ SEVERAL = {
         {"computed": HEADS[0], "the same context": HEADS[1]}, WORDS
     ),
     "image_grid": lambda: image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
-    "number tables": lambda: plots.heatmap_row(
+    "heatmap_tables": lambda: plots.heatmap_tables(
         {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7], group=4
     ),
     "line_panels": lambda: plots.line_panels(
@@ -127,7 +127,7 @@ def returning(kind):
 
 def test_examples_are_of_all_functions_that_draw_one_panel():
     assert set(ONE_PANEL) == returning(Axes)
-    assert set(SEVERAL) == returning(Figure) - {"new_figure"} | {"number tables"}
+    assert set(SEVERAL) == returning(Figure) - {"new_figure"}
 
 
 @pytest.mark.parametrize("name", ONE_PANEL)
@@ -187,7 +187,7 @@ def test_names_are_no_mathematics():
     words = ["$x^$", "a_$b$"]
     for picture in (
         weighted_sum(torch.ones(2), torch.eye(2), words),
-        plots.heatmap_row({"t": torch.eye(2)}, words, words),
+        plots.heatmap_tables({"t": torch.eye(2)}, words, words),
         plots.head_grid(torch.eye(2)[None], queries=words),
         plots.heatmap(torch.eye(2), queries=words),
         plots.token_bars({"each": [1, 2]}, words),
@@ -212,7 +212,7 @@ def test_two_rows_of_heatmaps_name_every_word_and_share_a_scale():
 def test_tables_have_all_their_numbers_and_the_names_of_their_rows_in_full():
     numbers = torch.tensor([[-0.004] + [0.5] * 8, [2.0] * 9])
     rows, columns = ["the same places, no repetition", "b"], [f"L0 H{n}" for n in range(9)]
-    *axes, scale = plots.heatmap_row(
+    *axes, scale = plots.heatmap_tables(
         {"one": numbers, "other": -numbers}, rows, columns, group=4, unit="times"
     ).axes
     assert [text.get_text() for text in axes[0].texts] == ["0.00"] + ["0.50"] * 8 + ["2.00"] * 9

@@ -106,7 +106,7 @@ def by_head(
 ) -> None:
     """Show tables of the course's model, (rows, L·H), under their titles."""
     columns = head_names(example.trained_model())
-    plots.show(plots.heatmap_row(tables, list(rows), columns, group=4, unit=unit), caption)
+    plots.show(plots.heatmap_tables(tables, list(rows), columns, group=4, unit=unit), caption)
 
 
 @torch.no_grad()
