@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import importlib.util
 import json
@@ -58,7 +59,6 @@ GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
-INSTALLED = "import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]"
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
@@ -181,33 +181,24 @@ def _read_stamp(venv: Path) -> tuple[set[str], str]:
 
 @contextmanager
 def _only_start(path: Path) -> Iterator[None]:
-    """Wait until no other start sets up the course here; if files cannot be locked, go on."""
+    """Refuse a second start while one sets up the course; where files cannot be locked, go on."""
     with path.open("w") as file:
         try:
-            _lock(file.fileno(), wait=False)
-        except OSError:
-            print("Another process is setting up the course here. Waiting for it.", flush=True)
-            with suppress(OSError):
-                _lock(file.fileno(), wait=True)
-        yield
+            if sys.platform == "win32":
+                import msvcrt  # noqa: PLC0415 (only Windows has it)
 
-
-def _lock(descriptor: int, *, wait: bool) -> None:
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415 (Windows has no other)
-
-        while True:
-            try:
-                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            except OSError:
-                if not wait:
-                    raise
-                time.sleep(1)
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
             else:
-                return
-    import fcntl  # noqa: PLC0415 (Windows does not have it)
+                import fcntl  # noqa: PLC0415 (Windows does not have it)
 
-    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise SetupError(
+                    "another process is setting up the course here. fix: wait until it has ended, "
+                    "and run the same command again"
+                ) from error
+        yield
 
 
 def _fill(
@@ -229,14 +220,6 @@ def _fill(
         raise SetupError(
             "pip could not install the requirements; its lines above say why. fix: check the "
             "network and the disk, and run the same command again"
-        )
-    lines = "\n".join(path.read_text() for path in requirements).splitlines()
-    names = [line.split("==")[0] for line in lines if "==" in line and not line.startswith("#")]
-    if _output(python, "-I", "-c", INSTALLED, *names) is None:
-        raise SetupError(
-            f"pip installed the requirements somewhere else. expected them in {venv}, got none "
-            "there, fix: look for target, prefix or root in what `pip config list` prints, unset "
-            "it, and run the same command again"
         )
     _quieten(venv)
 
@@ -304,7 +287,8 @@ def _make_venv(venv: Path) -> None:
 
 def _install(python: Path, requirements: Sequence[Path], kind: str) -> bool:
     """Let pip install the requirements, and return whether it could."""
-    options = ["--disable-pip-version-check", "--retries=2"]
+    # An empty target sets aside one in pip's settings, which would install elsewhere.
+    options = ["--disable-pip-version-check", "--retries=2", "--target="]
     options += [f"--requirement={path}" for path in requirements]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
@@ -483,24 +467,13 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; it gets a home in .venv where it has none.
+    """Return the environment of what is started.
 
-    It imports nothing from PYTHONPATH, where another torch may be.
-
-    matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
-    be another installation's, with fonts that are gone.
+    It imports nothing from PYTHONPATH, where another torch may be, and matplotlib keeps its list of
+    fonts in .venv: that in the home folder may be another installation's, with fonts that are gone.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     if FROM_WHEEL:
         return environment
     environment.pop("PYTHONPATH", None)
-    venv = python.parent.parent
-    if os.access(venv, os.W_OK):
-        environment["MPLCONFIGDIR"] = str(venv / "matplotlib")
-    home = os.path.expanduser("~")
-    if os.path.isdir(home) and os.access(home, os.W_OK):
-        return environment
-    folder = venv / "home"
-    folder.mkdir(exist_ok=True)
-    print(f"The home folder {home} cannot be used, so settings are kept in {folder}.", flush=True)
-    return environment | {"HOME": str(folder), "USERPROFILE": str(folder)}
+    return environment | {"MPLCONFIGDIR": str(python.parent.parent / "matplotlib")}
