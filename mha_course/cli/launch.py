@@ -59,7 +59,6 @@ GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
-SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
     "all": "also browsers, a second device, and what takes long",
@@ -148,35 +147,21 @@ def set_up(*, tools: bool = False) -> Path:
     requirements = [ROOT / "requirements.txt"]
     if tools:
         requirements.append(ROOT / "tests" / "requirements.txt")
-    for path in requirements:
-        if not path.exists():
-            raise SetupError(
-                f"this copy of the course has no {path.name} in {path.parent}. Run the command in "
-                f"a clone of it."
-            )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     digests = {hashlib.sha256(path.read_bytes() + bytes(venv)).hexdigest() for path in requirements}
-    installed, missing = _read_stamp(venv)
-    if digests <= installed and missing == _missing(python):
+    stamp = venv / STAMP
+    *installed, missing = stamp.read_text().split("\n") if stamp.exists() else [""]
+    is_whole = bool(installed) and missing == _missing(python)
+    if is_whole and digests <= {*installed}:
         return python
     with _only_start(venv.with_name(".venv.lock")):
-        installed, missing = _read_stamp(venv)  # another start may have written it meanwhile
-        changed = missing != _missing(python)
-        if changed or not digests <= installed:
-            _fill(venv, python, requirements, modules_are_gone=bool(installed) and changed)
-            # With what is missing now: some package may list modules that it does not have.
-            (venv / STAMP).write_text("\n".join([*digests, _missing(python)]))
-            print("The course is set up.", flush=True)
-            _say_how_to_use_the_gpu(python, requirements[0])
+        _fill(venv, python, requirements, anew=not is_whole)
+        # With what is missing now: some package may list modules that it does not have.
+        stamp.write_text("\n".join([*digests, _missing(python)]))
+        print("The course is set up.", flush=True)
+        _say_how_to_use_the_gpu(python, requirements[0])
     return python
-
-
-def _read_stamp(venv: Path) -> tuple[set[str], str]:
-    """Return the digests of the requirements that are installed, and how many modules were gone."""
-    stamp = venv / STAMP
-    *digests, missing = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
-    return set(digests), missing
 
 
 @contextmanager
@@ -201,22 +186,18 @@ def _only_start(path: Path) -> Iterator[None]:
         yield
 
 
-def _fill(
-    venv: Path, python: Path, requirements: Sequence[Path], *, modules_are_gone: bool
-) -> None:
-    """Make the environment where it is not there or broken, and install into it."""
-    unfinished = venv / "mha_course.unfinished"
+def _fill(venv: Path, python: Path, requirements: Sequence[Path], *, anew: bool) -> None:
+    """Install into the environment, which is made anew where it was not whole."""
     print("Setting up the course in .venv. This happens once and takes a few minutes.", flush=True)
     kind = _torch_kind()
-    is_broken = unfinished.exists() or modules_are_gone
-    has_pip = _output(python, "-m", "pip", "--version")
-    if is_broken or not has_pip or _output(python, "-c", SUITS) is None:
+    if anew:
         _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
-    unfinished.touch()
-    installed = _install(python, requirements, kind)
-    unfinished.unlink()  # only a pip that was killed leaves half a package behind
-    if not installed:
+    stamp = venv / STAMP
+    before = "" if anew else stamp.read_text()
+    stamp.unlink(missing_ok=True)  # a pip that is killed leaves half a package behind
+    if not _install(python, requirements, kind):
+        stamp.write_text(before)
         raise SetupError(
             "pip could not install the requirements; its lines above say why. fix: check the "
             "network and the disk, and run the same command again"
