@@ -67,7 +67,9 @@ def grade(
         expected = f"a folder outside of {folder}"
         problem = "it lies in the folder of the notebooks"
         require(not inside, "grade: OUT", problem, expected=expected, got=str(out))
-        _require_sandbox(confined)
+        missing = confine.why_not_confined() if confined else ""
+        problem = "answers cannot be confined on this machine"
+        require(not missing, "grade", problem, expected="bubblewrap", got=missing)
         for name in ("feedback", "finished"):
             (out / name).mkdir(parents=True, exist_ok=True)
         handed_in = sorted(submissions.hand_ins, key=lambda x: x.learner)
@@ -205,17 +207,6 @@ def _best(rows: Sequence[Row]) -> list[Row]:
         if row.exercise:
             best[row.exercise] = min(before, row, key=lambda x: STATUSES.index(x.status))
     return [best[name] for name in NAMES if name in best] + [x for x in rows if not x.exercise]
-
-
-def _require_sandbox(confined: bool) -> None:
-    forks = sys.platform != "win32"
-    problem, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
-    require(forks or confined, "grade", problem, expected="Linux or macOS", got="Windows", fix=fix)
-    missing = confine.why_not_confined() if confined else ""
-    if missing:
-        raise ShapeError(
-            "grade", "answers cannot be confined on this machine", "bubblewrap", missing
-        )
 
 
 def _save(path: Path, text: str) -> None:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from mha_course.colours import STATUS
-from mha_course.exercises.catalogue import LESSON_OF, LESSONS, MISTAKES, NAMES, find_exercise
+from mha_course.exercises.catalogue import LESSON_OF, MISTAKES, NAMES, find_exercise
 from mha_course.exercises.report import Report
-from mha_course.exercises.spec import Mistake
 from mha_course.markup import box, count, isolate_text, prose
 
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
@@ -76,24 +75,16 @@ def class_page(rows: Sequence[Row], strays: Sequence[Row] = (), notes: Sequence[
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
-    """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
+    """Return the page for one learner: what ``check`` says of each answer."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
     counted = f"{right} of {count(len(answers), 'exercise')} correct"
     sections = [f"<h1>{_name(learner)}</h1><p>{counted}</p>"]
     unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
     sections += [f"<p><em>{text}</em></p>" for text in unread]
-    for lesson in LESSONS:
-        lesson_rows = [row for row in answers if LESSON_OF[row.exercise] is lesson]
-        if lesson_rows:
-            correct = sum(row.status == "correct" for row in lesson_rows)
-            sections.append(
-                f"<h2>{lesson.number} · {escape(lesson.title)} <small>{correct} of "
-                f"{len(lesson_rows)}</small></h2>"
-            )
-        for row in lesson_rows:
-            content = Report(row.exercise, row.status, row.message).content()
-            sections.append(box(STATUS[row.status], content))
+    for row in answers:
+        content = Report(row.exercise, row.status, row.message).content()
+        sections.append(box(STATUS[row.status], content))
     return _page(learner, sections)
 
 
@@ -113,12 +104,8 @@ def _list(title: str, note: str, items: Sequence[str]) -> str:
     return f"<h2>{title}</h2><p>{note}</p><ul>{lines}</ul>" if items else ""
 
 
-def _known(name: str, exercise: str) -> Mistake | None:
-    named = (mistake for mistake in MISTAKES if mistake.name == name)
-    return next((x for x in named if x.applies(find_exercise(exercise))), None)
-
-
 def _frequent(answers: Sequence[Row], learners: int) -> str:
+    """List the mistakes that most learners made, each with the section that answers it."""
     by_mistake: dict[str, list[Row]] = {}
     for row in answers:
         if row.mistake:
@@ -126,16 +113,16 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
     items = []
     ranked = sorted(by_mistake.items(), key=lambda item: -len({row.learner for row in item[1]}))
     for name, rows in ranked[:FREQUENT]:
-        (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
-        mistake = _known(name, exercise)
-        lesson = LESSON_OF[exercise]
+        exercises = Counter(row.exercise for row in rows)
+        (exercise, _), *_ = exercises.most_common()
         affected = len({row.learner for row in rows})
-        found_in = sorted({row.exercise for row in rows}, key=NAMES.index)
-        places = ", ".join(f"`{exercise_name}`" for exercise_name in found_in)
-        text = next(row.message for row in rows if row.exercise == exercise)
-        text = mistake.row.text if mistake else text
-        place = mistake.row.place if mistake else f"{lesson.number}, exercise `{exercise}`"
         summary = f"<small>{affected} of {count(learners, 'learner')}</small>"
+        places = ", ".join(f"`{name}`" for name in NAMES if name in exercises)
+        text = next(row.message for row in rows if row.exercise == exercise)
+        place = f"{LESSON_OF[exercise].number}, exercise `{exercise}`"
+        for mistake in MISTAKES:
+            if mistake.name == name and mistake.applies(find_exercise(exercise)):
+                text, place = mistake.row.text, mistake.row.place
         items.append(
             f"<li><h3><code>{escape(name)}</code> {summary}</h3><p>{prose(text)}</p><p><small>In "
             f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"

@@ -151,7 +151,7 @@ def set_up(*, tools: bool = False) -> Path:
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     digests = {hashlib.sha256(path.read_bytes() + bytes(venv)).hexdigest() for path in requirements}
     stamp = venv / STAMP
-    *installed, missing = stamp.read_text().split("\n") if stamp.exists() else [""]
+    *installed, missing = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
     is_whole = bool(installed) and missing == _missing(python)
     if is_whole and digests <= {*installed}:
         return python
