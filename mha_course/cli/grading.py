@@ -13,7 +13,7 @@ import secrets
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import cache
@@ -243,12 +243,9 @@ def _write(
             _save(out / "feedback" / f"{learner}.html", page)
         except (OSError, ValueError) as error:  # such as a name that is too long for a file
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
-    by_lesson = wide_table(rows, numbers, lambda x: f"lesson {LESSON_OF[x].number:02}")
-    by_exercise = wide_table(rows, numbers, str)
     _save(out / "class.html", class_page(rows, strays, notes))
     _save(out / "grades.csv", table(Row._fields[:4], (row[:4] for row in (*rows, *strays))))
-    _save(out / "grades_by_lesson.csv", f"\ufeff{by_lesson}")
-    _save(out / "grades_by_exercise.csv", f"\ufeff{by_exercise}")
+    _save(out / "grades_by_lesson.csv", f"\ufeff{wide_table(rows, numbers)}")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -262,23 +259,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return file.getvalue()
 
 
-def wide_table(
-    rows: Sequence[Row], numbers: Mapping[str, str], column_of: Callable[[str], str]
-) -> str:
-    """Return a table with one line for each learner: a point for each correct exercise.
+def wide_table(rows: Sequence[Row], numbers: Mapping[str, str]) -> str:
+    """Return a table with one line for each learner: by lesson, a point for each correct exercise.
 
-    All exercises count that anyone in the class has handed in.
+    All lessons count of which anyone in the class has handed in an exercise.
     """
-    handed_in = {row.exercise for row in rows}
-    columns = dict.fromkeys(column_of(name) for name in NAMES if name in handed_in)
-    points = Counter((x.learner, column_of(x.exercise)) for x in rows if x.status == "correct")
+    lessons = sorted({LESSON_OF[row.exercise].number for row in rows if row.exercise})
+    points = Counter(
+        (row.learner, LESSON_OF[row.exercise].number) for row in rows if row.status == "correct"
+    )
     uses = defaultdict[str, list[str]](list)
     for row in rows:
         if row.uses:
             uses[row.learner].append(f"{row.exercise}: {row.uses}")
-    header = ("learner", "id", *columns, "uses of the course")
+    header = ("learner", "id", *(f"lesson {x:02}" for x in lessons), "uses of the course")
     lines = (
-        (name, numbers[name], *(points[name, column] for column in columns), "; ".join(uses[name]))
+        (name, numbers[name], *(points[name, lesson] for lesson in lessons), "; ".join(uses[name]))
         for name in dict.fromkeys(row.learner for row in rows)
     )
     return table(header, lines)

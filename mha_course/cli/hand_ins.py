@@ -75,7 +75,11 @@ def read_class(folder: Path, scratch: Path) -> Class:
     notes = list[str]()
     named = known + _by_name(unknown, 0, notes)
     owners = {file.learner for file in named if not file.trouble or len(file.parts) > 1}
-    owners |= {file.learner for file in named if file.number or _is_hand_in(file.path)}
+    owners |= {
+        file.learner
+        for file in named
+        if file.number or file.path.is_dir() or _suffix(file.path.name) in (".ipynb", ".zip")
+    }
     strays = [file for file in named if file.learner not in owners]
     return Class([file for file in named if file.learner in owners], strays, notes)
 
@@ -83,12 +87,13 @@ def read_class(folder: Path, scratch: Path) -> Class:
 def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator[HandIn]:
     for path in sorted(folder.iterdir()):
         hand_in = HandIn((*above, path.name), path)
-        zips = sum(map(_is_zip, above))
-        if not _is_seen(path):
+        zips = sum(_suffix(name) == ".zip" for name in above)
+        is_hidden = path.name.startswith(".") and (path.is_dir() or _suffix(path.name) != ".ipynb")
+        if is_hidden or LEFT_THERE.match(path.name):
             continue
         if path.is_symlink():
             yield replace(hand_in, trouble="This is a link. Links are not followed.")
-        elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
+        elif path.is_dir() or (_suffix(path.name) == ".zip" and zips < DEEPEST):
             yield from _inside(hand_in, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
             yield replace(hand_in, trouble="This is not a file of up to 100 MB.")
@@ -121,28 +126,15 @@ def _unpacked(path: Path, scratch: Path) -> Path:
     return folder
 
 
-def _is_seen(path: Path) -> bool:
-    is_hidden = path.name.startswith(".") and (path.is_dir() or not _is_notebook(path.name))
-    return not is_hidden and not LEFT_THERE.match(path.name)
-
-
-def _is_zip(name: str) -> bool:
-    return name.lower().endswith(".zip")
-
-
-def _is_notebook(name: str) -> bool:
-    return name.lower().endswith(".ipynb")
-
-
-def _is_hand_in(path: Path) -> bool:
-    return path.is_dir() or _is_notebook(path.name) or _is_zip(path.name)
+def _suffix(name: str) -> str:
+    return PurePath(name).suffix.lower()
 
 
 def _looked_into(file: HandIn) -> HandIn:
     """Return a file with the exercises in it, which say whose it may be."""
     if file.trouble:
         return file
-    if not _is_notebook(file.parts[-1]):
+    if _suffix(file.parts[-1]) != ".ipynb":
         return replace(file, trouble=NO_NOTEBOOK)
     try:
         content = file.path.read_bytes()
@@ -203,7 +195,7 @@ def _trunk(file: HandIn, depth: int) -> str:
         lessons = {LESSON_OF[exercise].number for exercise in file.exercises}
         if numbered and (int(numbered[2]) in lessons or not lessons):
             return numbered[1].strip()
-    elif _is_zip(name):
+    elif _suffix(name) == ".zip":
         name = PurePath(name).stem
     return name.strip()
 

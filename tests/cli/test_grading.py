@@ -209,16 +209,11 @@ FORGING = {
               "        out = f(*rest, **(named or {}))\n"
               "        return out * 0 if f.__name__ in ('abs', 'sub') else out\n"
               "mode = Mode()\ndef act(): mode.__enter__()",
-    "a kernel": "library = torch.library.Library('aten', 'IMPL')\n"
-                "library.impl('abs', lambda x: torch.zeros_like(x), 'CPU')\ndef act(): library",
     "the checker": "import mha_course.cli.judge, mha_course.exercises.checker as checker\n"
                    "from mha_course.exercises.report import Report\n"
                    "def act():\n    checker.attempt = lambda *rest: None\n"
                    "    checker.check = lambda name, answer, **rest: Report(name, 'correct', '')\n"
                    "    sys.modules['__main__'].check = checker.check\nimport sys",
-    "Python's functions": "import builtins\ndef act():\n    builtins.all = torch.equal = "
-                          "torch.allclose = lambda *rest, **more: True\n"
-                          "    builtins.abs = torch.Tensor.abs = lambda x: x * 0",
     "json": "import json\nfake = '{\"status\": \"correct\", \"numbers\": []}'\n"
             "def act():\n    json.dumps = json.JSONEncoder.encode = lambda *rest, **more: fake",
     "all files": "import os\nline = b'\\n{\"notebook\": %d, \"exercise\": \"softmax\", \"status\": "
@@ -470,8 +465,6 @@ def test_a_class_is_graded_and_a_second_run_goes_on(tmp_path, monkeypatch):
     (ada,) = [row for row in table(out, "grades_by_lesson.csv") if row["learner"] == "ada"]
     assert (ada["lesson 02"], ada["lesson 04"]) == ("0", "2")
     assert ada["uses of the course"] == "masked_softmax: masked_softmax"
-    lines = table(out, "grades_by_exercise.csv")
-    assert [row["softmax"] for row in lines] == ["0", "1", "0"]
     assert {path.stem for path in (out / "feedback").iterdir()} == {"<b>=1", "ada", "broken"}
     page = (out / "class.html").read_text()
     assert "3 learners" in page

@@ -262,12 +262,6 @@ def test_a_start_names_the_lessons_that_changed_since_they_were_copied(course, c
     assert capsys.readouterr().out == ""
 
 
-def test_a_file_where_the_copies_go(course, capsys):
-    (course / "my_course").write_text("mine")
-    assert "my_course" in message(capsys, "reset", "0")
-    assert (course / "my_course").read_text() == "mine"
-
-
 def test_one_command_sets_the_address_in_every_file(course, capsys):
     texts = {
         "pyproject.toml": '[project.urls]\nRepository = "https://github.com/OWNER/mha-course"\n',
