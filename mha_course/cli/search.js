@@ -2,7 +2,7 @@
 
 const SOURCE = "search-text.js"; // it sets window.sections, see search.py
 const MOST = 12; // sections that are listed
-const BEFORE = 50; // letters shown in front of the word that was found, and behind
+const BEFORE = 50; // letters shown in front of the place where a word begins
 const BEHIND = 100;
 
 const contains = (text, words) => words.every((word) => text.toLowerCase().includes(word));

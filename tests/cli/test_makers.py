@@ -40,12 +40,6 @@ def test_one_figure_is_made_again_and_the_others_stay(monkeypatch, tmp_path):
     assert after == before
 
 
-def test_a_key_that_there_is_not_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        makers.main(["short", "7"])
-    assert "short has no key 7: it has 101, 102, 103" in capsys.readouterr().err
-
-
 def flat(figure):
     """Return the values of a figure, in whatever lists and dicts they stand."""
     if isinstance(figure, dict):
