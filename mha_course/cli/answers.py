@@ -144,17 +144,11 @@ def _find_changes(statements: Sequence[Statement]) -> None:
                 continue
             bound, declared = _bound(statement.source)
             changed = declared | (_mutated(node, imported, functions) & {*statement.uses, ANYTHING})
-            called = statement.uses
-            if isinstance(node, DEFINITIONS):  # it runs later, but for its decorators
-                inner = changed.union(*(effects[name] for name in called))
-                decorators = (name for tree in node.decorator_list for name in ast.walk(tree))
-                called = frozenset(x.id for x in decorators if isinstance(x, ast.Name))
-                changed = set()
-            changed = changed.union(bound, *(effects[name] for name in called))
-            statement.changes |= changed
-            passed_on = inner if isinstance(node, DEFINITIONS) else changed - bound - {ANYTHING}
+            changed = changed.union(*(effects[name] for name in statement.uses))
+            runs_later = isinstance(node, DEFINITIONS)
+            statement.changes |= bound if runs_later else bound | changed
             for name in bound:
-                effects[name] |= passed_on
+                effects[name] |= changed if runs_later else changed - bound - {ANYTHING}
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[ast.alias, str]]:

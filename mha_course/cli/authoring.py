@@ -57,13 +57,13 @@ def lessons(numbers: Sequence[str]) -> list[Path]:
     return [paths[number.zfill(2)] for number in numbers] or list(paths.values())
 
 
-def render(text: str, *, folder: Path = LESSONS) -> str:
-    """Execute a notebook in a folder and return it in the form in which it is kept.
+def render(text: str) -> str:
+    """Execute a lesson and return it in the form in which it is kept.
 
     Raises: nbclient's CellExecutionError where a cell fails.
     """
     notebook = nbformat.reads(text, as_version=4)
-    execute(notebook, folder)
+    execute(notebook)
     link_to_site(notebook)
     return nbformat.writes(notebook) + "\n"
 
@@ -81,10 +81,10 @@ def link_to_site(notebook: NotebookNode) -> None:
                 data["text/html"] = ON_SITE.sub("", data["text/html"]).rstrip("\n") + "\n" + link
 
 
-def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) -> None:
-    """Execute a notebook in a folder, top to bottom, with these variables set, and normalise it."""
+def execute(notebook: NotebookNode, **environment: str) -> None:
+    """Execute a lesson, top to bottom, with these variables set, and normalise it."""
     options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3"}
-    options |= {"store_widget_state": False, "resources": {"metadata": {"path": folder}}}
+    options |= {"store_widget_state": False, "resources": {"metadata": {"path": LESSONS}}}
     quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
     client = NotebookClient(notebook, extra_arguments=quiet, **options)
     client.execute(env=os.environ | environment)

@@ -112,19 +112,6 @@ def make(K):
         return e / e.sum(-1, keepdim=True)
     return inner
 softmax = make(1)
-## a decorator
-found = {}
-def register(function):
-    found["core"] = function
-    return function
----
-@register
-def core(s):
-    e = (s - s.amax(-1, keepdim=True)).exp()
-    return e / e.sum(-1, keepdim=True)
----
-def softmax(scores):
-    return found["core"](scores)
 ## a helper that is defined again
 def finish(s): return s
 def softmax(scores):
@@ -133,18 +120,6 @@ def softmax(scores):
 def finish(s):
     e = (s - s.amax(-1, keepdim=True)).exp()
     return e / e.sum(-1, keepdim=True)
-## a class
-class Soft:
-    def __call__(self, s):
-        e = (s - s.amax(-1, keepdim=True)).exp()
-        return e / e.sum(-1, keepdim=True)
-softmax = Soft().__call__
-## state
-calls = []
-calls.append(1)
-K = len(calls)
----
-TIMES_K
 ## with, try and if
 import contextlib
 with contextlib.nullcontext(1) as A:
