@@ -198,7 +198,13 @@ def command(
         parser.add_argument(f"--{option}", **settings)
     try:
         print(run(parser.parse_args(argv)))
-    except (ShapeError, CellExecutionError, OSError) as error:
+    except (ShapeError, CellExecutionError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        expected = "expected a folder that can be written to"
+        got = f"got {error.filename} ({error.strerror})"
+        fix = "fix: go to a folder of your own and run the same command there"
+        print(f"mha_course: {name}: {expected}, {got}, {fix}", file=sys.stderr)
         return 1
     return 0

@@ -15,6 +15,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import nbformat
 
@@ -30,6 +31,7 @@ PARTS = {
     16: "The shelf: looking inside",
 }
 FIRST, WHOLE_PASS = "00_start_here", "07_multi_head_attention"
+CARD = "card.png"  # 1200 by 630, which previews of links show
 HERE = Path(__file__).parent
 SHEETS = ("base.css", "site.css", "present.css")
 _PICTURE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
@@ -43,8 +45,10 @@ _PAGE = """<!doctype html>
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; img-src data: 'self' file:; style-src 'unsafe-inline';
  script-src 'unsafe-inline' 'self' file:">
-<meta name="description" content="Multi-head attention in PyTorch, with pictures that answer">
-<link rel="icon" href="{icon}">
+<meta name="description" content="{text}"><meta name="twitter:card" content="summary_large_image">
+<meta property="og:type" content="article"><meta property="og:title" content="{title}">
+<meta property="og:description" content="{text}"><meta property="og:url" content="{url}">
+<meta property="og:image" content="{card}"><link rel="icon" href="{icon}">
 <style>{style}</style></head><body>
 <a class="skip" href="#text">Skip to the text</a>
 <header class="masthead"><a href="index.html">Multi-head attention<span>, step by step</span></a>
@@ -60,8 +64,13 @@ _PAGE = """<!doctype html>
 """
 
 
-def document(pages: Sequence[Page], title: str, body: str, views: rendering.Views) -> str:
-    """Join a body to what leads to these lessons and what draws its widgets."""
+def document(
+    pages: Sequence[Page], title: str, text: str, body: str, views: rendering.Views, url: str
+) -> str:
+    """Join a body to what leads to these lessons and what draws its widgets.
+
+    Args: text and url are for search engines and previews; the card lies beside the page.
+    """
     links = {f"{page.name}.html": page.title for page in pages}
     links |= {SUMMARY: "Part I on one sheet", launch.repository(): "Get the course"}
     rows = (f'<li><a href="{to}">{escape(name)}</a></li>' for to, name in links.items())
@@ -70,6 +79,9 @@ def document(pages: Sequence[Page], title: str, body: str, views: rendering.View
     script = esm("site.js", folder=HERE)
     return _PAGE.format(
         title=escape(title),
+        text=escape(text),
+        url=escape(url),
+        card=escape(url.rpartition("/")[0] + f"/{CARD}"),
         icon=_ICON,
         style="\n".join([*sheets, rendering.styles(), *(view["css"] for view in named)]),
         lessons="".join(rows),
@@ -96,7 +108,18 @@ def read_lessons(
     return pages
 
 
-def write(pages: Sequence[Page], folder: Path, *, presented: bool = False) -> None:
+def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = False) -> None:
+    """Write the site of some lessons, or of all without numbers; execute them unless ``saved``."""
+    pages = read_lessons(numbers, saved=saved)
+    write(pages, folder, address)
+    write_index(pages, folder, address)
+    names = ["", *(f"{page.name}.html" for page in pages)]
+    places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
+    sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>\n'
+    (folder / "sitemap.xml").write_text(f'<?xml version="1.0" encoding="UTF-8"?>\n{sitemap}')
+
+
+def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool = False) -> None:
     """Write pages, which begin as slides if they are to be presented."""
     folder.mkdir(parents=True, exist_ok=True)
     for at, page in enumerate(pages):
@@ -104,16 +127,20 @@ def write(pages: Sequence[Page], folder: Path, *, presented: bool = False) -> No
         after = _link(pages[at + 1], "next", "Next") if at + 1 < len(pages) else ""
         pager = f'<nav class="pager" aria-label="Lessons">{before}{after}</nav>'
         body = page.body(pager, presented=presented)
-        written = document(pages, f"{page.title} · {NAME}", body, page.views)
-        (folder / f"{page.name}.html").write_text(written, encoding="utf-8")
-    shutil.copyfile(launch.PACKAGE / "data" / SUMMARY, folder / SUMMARY)
+        text = f"{page.title}: a lesson on multi-head attention, with pictures that answer."
+        title = f"{page.title} · {NAME}"
+        name = f"{page.name}.html"
+        written = document(pages, title, text, body, page.views, address + name)
+        (folder / name).write_text(written, encoding="utf-8")
+    for name in (SUMMARY, CARD):
+        shutil.copyfile(launch.PACKAGE / "data" / name, folder / name)
 
 
 def _link(page: Page, rel: str, word: str) -> str:
     return f'<a rel="{rel}" href="{page.name}.html"><small>{word}</small>{escape(page.title)}</a>'
 
 
-def write_index(pages: Sequence[Page], folder: Path) -> None:
+def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
     """Write the page that leads to the others, and what it shows and searches of them."""
     readme = (launch.COURSE / "README.md").read_text(encoding="utf-8")
     table = [line.strip("| ").split(" | ") for line in readme.splitlines()]
@@ -139,8 +166,9 @@ def write_index(pages: Sequence[Page], folder: Path) -> None:
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
+    text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
     views = [view for page in featured.values() for view in page.views[:1]]
-    written = document(pages, NAME, body, views)
+    written = document(pages, NAME, text, body, views, address)
     (folder / "index.html").write_text(written, encoding="utf-8")
     search.write(pages, folder)
 
@@ -189,13 +217,15 @@ def main(argv: Sequence[str]) -> int:
     """Build the site and say where it is; return the exit status."""
 
     def run(chosen: Namespace) -> str:
-        pages = read_lessons(chosen.numbers, saved=chosen.saved)
-        write(pages, chosen.out)
-        write_index(pages, chosen.out)
+        build(chosen.numbers, chosen.out, chosen.address.rstrip("/") + "/", saved=chosen.saved)
         return f"The site is in {chosen.out}: open index.html there. It needs no network."
 
-    out = {"required": True, "type": Path, "help": "the folder to write"}
-    return rendering.command("site", argv, run, out=out)
+    address = launch.pages(launch.repository())
+    options: dict[str, dict[str, Any]] = {
+        "out": {"required": True, "type": Path, "help": "the folder to write"},
+        "address": {"default": address, "help": "where it will be published"},
+    }
+    return rendering.command("site", argv, run, **options)
 
 
 if __name__ == "__main__":

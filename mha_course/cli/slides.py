@@ -35,11 +35,12 @@ def build(
     stops = plans.stops(plan) if plan else []
     chosen = sorted({str(lesson) for lesson, _ in stops}) or numbers
     pages = site.read_lessons(chosen, saved=saved, solutions=solutions)
+    address = launch.pages(launch.repository())
     if plan:
-        site.write([joined(plan, pages)], folder, presented=True)
+        site.write([joined(plan, pages)], folder, address, presented=True)
         return folder / f"plan_{plan}.html"
-    site.write(pages, folder, presented=True)
-    site.write_index(pages, folder)
+    site.write(pages, folder, address, presented=True)
+    site.write_index(pages, folder, address)
     return folder / "index.html"
 
 

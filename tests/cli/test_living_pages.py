@@ -110,8 +110,8 @@ def page_of(tmp_path_factory):
     @functools.cache
     def write(path):
         lesson = site.read_lessons([path.name[:2]], solutions=True)
-        site.write(lesson, folder)
-        site.write_index(lesson, folder)
+        site.write(lesson, folder, "https://example.org/course/")
+        site.write_index(lesson, folder, "https://example.org/course/")
         return folder / f"{path.stem}.html"
 
     return write

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import struct
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -20,13 +21,14 @@ from mha_course.widgets.base import DECK_VIEW, standalone
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
+ADDRESS = "https://example.org/course/"
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The whole site, of saved outputs."""
     folder = tmp_path_factory.mktemp("site")
-    assert site.main(["--saved", f"--out={folder}"]) == 0
+    site.build((), folder, ADDRESS, saved=True)
     return folder
 
 
@@ -75,6 +77,16 @@ def test_nothing_is_loaded_but_pictures_of_lessons_for_the_index(saved):
     drawn = [ElementTree.parse(saved / each["src"]).getroot().tag for each in pictures]
     assert drawn == ["{http://www.w3.org/2000/svg}svg"] * len(LESSONS)
     assert sum((saved / each["src"]).stat().st_size for each in pictures) < 1.5e6
+
+
+def test_previews_and_search_engines_find_what_they_need(saved):
+    places = [each[0].text for each in ElementTree.parse(saved / "sitemap.xml").getroot()]
+    assert places == [ADDRESS, *(f"{ADDRESS}{path.stem}.html" for path in LESSONS)]
+    tags = Tags((saved / "03_scaling.html").read_text()).found
+    facts = {attrs["property"]: attrs["content"] for _, attrs in tags if "property" in attrs}
+    assert facts["og:url"] == f"{ADDRESS}03_scaling.html"
+    assert facts["og:image"] == f"{ADDRESS}card.png"
+    assert struct.unpack(">II", (saved / "card.png").read_bytes()[16:24]) == (1200, 630)
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
@@ -160,7 +172,7 @@ def test_the_index_plays_the_pass_once_where_motion_is_welcome(tmp_path, offline
     data = {DECK_VIEW: view, "text/html": figure_html(scene.svg(), scene.text)}
     page = pages.Page(site.WHOLE_PASS, title="7", views=[view])
     page.add(rendering.outputs([{"data": data}])[0].html)
-    site.write_index([page], tmp_path)
+    site.write_index([page], tmp_path, ADDRESS)
     index = tmp_path / "index.html"
     moving = offline_page(index)
     moving.locator(".mha-scene .count", has_text="1 of 9").wait_for()
@@ -222,7 +234,7 @@ def test_all_sections_can_be_searched_and_no_answer_is_among_their_words():
 
 @pytest.mark.slow
 def test_a_phone_leads_from_the_index_to_lesson_1(tmp_path, offline_page):
-    assert site.main(["00", "01", f"--out={tmp_path}"]) == 0
+    site.build(["00", "01"], tmp_path, ADDRESS)
     phone = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
     page = offline_page(tmp_path / "index.html", **phone)
     page.get_by_role("link", name="Start lesson 0").tap()

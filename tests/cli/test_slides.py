@@ -16,7 +16,7 @@ from players import go_to_slide
 from rewriting import refused
 
 from mha_course import exercises
-from mha_course.cli import authoring, pages, plans, rendering, slides
+from mha_course.cli import authoring, pages, plans, rendering, site, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
 
@@ -78,6 +78,7 @@ def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatc
     assert str(tmp_path / "index.html") in capsys.readouterr().out
     names = sorted(path.stem for path in tmp_path.glob("*.html"))
     assert names == [*(path.stem for path in LESSONS), "index", "summary"]
+    assert (tmp_path / site.CARD).exists()
     index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]
@@ -294,7 +295,9 @@ def test_a_folder_that_cannot_be_written_to_is_one_clear_message(monkeypatch, ca
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     assert slides.main(["--saved", "3"]) == 1
-    assert capsys.readouterr().err.startswith("mha_course: [Errno 13] Permission denied: ")
+    said = capsys.readouterr().err
+    assert said.startswith("mha_course: slides: expected a folder that can be written to, got ")
+    assert "decks (Permission denied), fix: " in said
 
 
 def test_kinds_of_cells_become_what_they_say():

@@ -1,4 +1,4 @@
-"""Make the pictures of the README, from the site and from JupyterLab.
+"""Make the pictures of the README and of links to the site, from the site and from JupyterLab.
 
 python tests/support/readme_pictures.py
 """
@@ -27,6 +27,14 @@ CHECK = 'check("split_heads", split_heads)'
 UNMARKED = """.jp-Collapser { visibility: hidden }
 .jp-Cell { border-color: transparent !important; outline: none !important;
   box-shadow: none !important }"""
+# Of the index, the title and the arcs; both as large as a card has room.
+CARD = """body { zoom: 1.2; height: 525px; display: grid; align-items: center }
+.index { width: 1000px; padding: 0 16px } .index h1 { font-size: 54px; text-align: center }
+.index h1::after { content: "Twenty Jupyter lessons in PyTorch"; display: block; font-size: 24px;
+  font-weight: 400; letter-spacing: 0; color: var(--soft); margin: 14px 0 26px }
+.masthead, .index > :not(h1, [data-widget=HeadExplorer]), .mha-heads .view > :not(.stage),
+.mha-heads .side, .mha-heads .keys { display: none !important }
+.mha-heads { border: 0 !important; padding: 0 !important }"""
 TRACE = 'trace(split_heads, torch.randn(2, 5, 12), 3, axes={"x": "B S C"}, sizes={"H": 3, "D": 4})'
 
 
@@ -106,16 +114,26 @@ def mistake(page):
     print("readme.png", f"{(DATA / 'readme.png').stat().st_size / 1000:.0f} kB")
 
 
+def card(page):
+    """Keep what a link to the site shows."""
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    page.add_style_tag(content=CARD)
+    page.wait_for_timeout(1000)
+    page.screenshot(path=DATA / site.CARD)
+    print(site.CARD, f"{(DATA / site.CARD).stat().st_size / 1000:.0f} kB")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as player:
         chromium = player.chromium.launch(
             executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS
         )
-        site.write_index(site.read_lessons(["00"]), Path(folder))
-        page = chromium.new_page(viewport={"width": 1000, "height": 1600})
-        page.goto((Path(folder) / "index.html").as_uri())
-        explore(page)
-        page.close()
+        site.write_index(site.read_lessons(["00"]), Path(folder), "")
+        for width, height, keep in ((1200, 630, card), (1000, 1600, explore)):
+            page = chromium.new_page(viewport={"width": width, "height": height})
+            page.goto((Path(folder) / "index.html").as_uri())
+            keep(page)
+            page.close()
         lab = browsing.Lab(Path(folder))
         try:
             page = chromium.new_page(viewport={"width": 1280, "height": 1600})
