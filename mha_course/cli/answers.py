@@ -11,11 +11,9 @@ import json
 import linecache
 import re
 import symtable
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -47,7 +45,6 @@ class Cell:
 
     source: str
     kind: str = "code"
-    count: int = sys.maxsize  # when it was run
     is_setup: bool = False  # shipped with the course, to import what its page uses
 
 
@@ -84,18 +81,14 @@ class Answer:
 
 def read_cells(notebook: bytes) -> list[Cell]:
     """Return the cells of a notebook. Raises: whatever JSON raises, if it is not a notebook."""
-    cells = []
-    for cell in json.loads(notebook)["cells"]:
-        count = cell.get("execution_count")
-        cells.append(
-            Cell(
-                "".join(cell.get("source", "")),
-                cell["cell_type"],
-                count if type(count) is int else sys.maxsize,
-                "setup" in (cell.get("metadata") or {}).get("tags", ()),
-            )
+    return [
+        Cell(
+            "".join(cell.get("source", "")),
+            cell["cell_type"],
+            "setup" in (cell.get("metadata") or {}).get("tags", ()),
         )
-    return cells
+        for cell in json.loads(notebook)["cells"]
+    ]
 
 
 def read_statements(cells: Iterable[Cell]) -> list[Statement]:
@@ -106,7 +99,7 @@ def read_statements(cells: Iterable[Cell]) -> list[Statement]:
         file = f"your code, cell {next(_NUMBERS)}"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:
-            nodes = [single for node in ast.parse(source).body for single in _single(node)]
+            nodes = ast.parse(source).body
         except BROKEN:
             names = {name for pair in BOUND_BY_BROKEN.findall(source) for name in pair if name}
             statements.append(Statement(source, None, file, cell.is_setup, changes=names))
@@ -130,17 +123,6 @@ def _as_python(source: str) -> str:
     return source
 
 
-def _single(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield a statement, an import name by name: others may be slow to load."""
-    if not isinstance(node, IMPORTS):
-        yield node
-        return
-    for alias in node.names:
-        single = copy(node)
-        single.names = [alias]
-        yield single
-
-
 def _looked_up(source: str) -> Iterator[str]:
     with suppress(*BROKEN):  # such as a return outside of a function
         yield from looked_up(source)
@@ -162,17 +144,11 @@ def _find_changes(statements: Sequence[Statement]) -> None:
                 continue
             bound, declared = _bound(statement.source)
             changed = declared | (_mutated(node, imported, functions) & {*statement.uses, ANYTHING})
-            called = statement.uses
-            if isinstance(node, DEFINITIONS):  # it runs later, but for its decorators
-                inner = changed.union(*(effects[name] for name in called))
-                decorators = (name for tree in node.decorator_list for name in ast.walk(tree))
-                called = frozenset(x.id for x in decorators if isinstance(x, ast.Name))
-                changed = set()
-            changed = changed.union(bound, *(effects[name] for name in called))
-            statement.changes |= changed
-            passed_on = inner if isinstance(node, DEFINITIONS) else changed - bound - {ANYTHING}
+            changed = changed.union(*(effects[name] for name in statement.uses))
+            runs_later = isinstance(node, DEFINITIONS)
+            statement.changes |= bound if runs_later else bound | changed
             for name in bound:
-                effects[name] |= passed_on
+                effects[name] |= changed if runs_later else changed - bound - {ANYTHING}
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[ast.alias, str]]:

@@ -36,13 +36,6 @@ PAGE = re.compile(r"\]\((https://[^)]+/\d\d_\w+\.html)\)")  # of a lesson, in it
 SHIPPED_SEED = 10
 
 
-def train_command(seed: int) -> None:
-    """Train the model of the running example and save it."""
-    model, losses = example.train_model(seed)
-    example.save(model)
-    print(f"seed {seed}: loss {sum(losses[-100:]) / 100:.3f}")
-
-
 def render_command(numbers: Sequence[str]) -> None:
     """Execute lessons in place, top to bottom; all of them without numbers."""
     for path in lessons(numbers):
@@ -64,13 +57,13 @@ def lessons(numbers: Sequence[str]) -> list[Path]:
     return [paths[number.zfill(2)] for number in numbers] or list(paths.values())
 
 
-def render(text: str, *, folder: Path = LESSONS) -> str:
-    """Execute a notebook in a folder and return it in the form in which it is kept.
+def render(text: str) -> str:
+    """Execute a lesson and return it in the form in which it is kept.
 
     Raises: nbclient's CellExecutionError where a cell fails.
     """
     notebook = nbformat.reads(text, as_version=4)
-    execute(notebook, folder)
+    execute(notebook)
     link_to_site(notebook)
     return nbformat.writes(notebook) + "\n"
 
@@ -88,10 +81,10 @@ def link_to_site(notebook: NotebookNode) -> None:
                 data["text/html"] = ON_SITE.sub("", data["text/html"]).rstrip("\n") + "\n" + link
 
 
-def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) -> None:
-    """Execute a notebook in a folder, top to bottom, with these variables set, and normalise it."""
+def execute(notebook: NotebookNode, **environment: str) -> None:
+    """Execute a lesson, top to bottom, with these variables set, and normalise it."""
     options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3"}
-    options |= {"store_widget_state": False, "resources": {"metadata": {"path": folder}}}
+    options |= {"store_widget_state": False, "resources": {"metadata": {"path": LESSONS}}}
     quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
     client = NotebookClient(notebook, extra_arguments=quiet, **options)
     client.execute(env=os.environ | environment)
@@ -183,16 +176,14 @@ def fold_source(cell: NotebookNode) -> None:
 def main(argv: Sequence[str]) -> int:
     """Train the running example's model, or render lessons; return the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m mha_course")
-    commands = parser.add_subparsers(required=True)
-    train = commands.add_parser("train", help="train the model of the running example and save it")
-    train.set_defaults(run=train_command)
-    train.add_argument("seed", nargs="?", type=int, default=SHIPPED_SEED)
-    rendering = commands.add_parser("render", help="execute lessons in place")
-    rendering.set_defaults(run=render_command)
-    rendering.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    chosen = vars(parser.parse_args(argv))
+    parser.add_argument("command", choices=("render", "train"))
+    parser.add_argument("numbers", nargs="*", help="of lessons to render, such as 00 03; or all")
+    chosen = parser.parse_args(argv)
     try:
-        chosen.pop("run")(**chosen)
+        if chosen.command == "render":
+            render_command(chosen.numbers)
+        else:
+            example.save(example.train_model(SHIPPED_SEED)[0])
     except (ShapeError, CellExecutionError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1

@@ -38,7 +38,6 @@ TOO_MUCH_MEMORY = "It was stopped: it took more than 3 GiB of memory."
 TOO_MANY = f"It was stopped: it started more than {PROCESSES} processes."
 TOO_LONG = f"It was stopped: the answers of one learner together have {COMPUTING} seconds."
 TOO_MUCH_TEXT = "It was stopped: its results are too long."
-INTERRUPTED = "It was interrupted."
 SETTINGS = {
     "OMP_NUM_THREADS": "1",
     "MPLBACKEND": "agg",
@@ -128,7 +127,7 @@ def _listen(process: subprocess.Popen[bytes], stop: Event) -> tuple[bytes, str]:
                 return bytes(data), ""
             data += chunk
         if stop.is_set():
-            return bytes(data), INTERRUPTED
+            return bytes(data), ""
         if time.monotonic() >= last_check + PAUSE:
             last_check = time.monotonic()
             trouble = TOO_MUCH_TEXT if len(data) > LONGEST else _taken(process.pid)

@@ -13,8 +13,8 @@ import secrets
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import cache
 from math import isfinite
@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 import mha_course
 from mha_course.cli import confine
-from mha_course.cli.grading_pages import BEGINNING, Row, class_page, feedback_page
-from mha_course.cli.hand_ins import NO_NOTEBOOK, HandIn, read_class
+from mha_course.cli.grading_pages import Row, class_page, feedback_page
+from mha_course.cli.hand_ins import HandIn, read_class
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, NAMES
 
@@ -36,12 +36,6 @@ CLOSE = 1e-3  # how near numbers must come that the checker has compared already
 MOST_JOBS = 8
 STATUSES = ("correct", "wrong", "error", "unattempted")
 MISTAKE = re.compile("[a-z0-9-]{0,80}")
-# What pictures are made of.
-PIECE = re.compile(
-    r"</?(?:table|caption|tbody|tr|td)"
-    r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)"""
-    r"""[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
-)
 NO_EXERCISE = "None of the course's exercises was handed in."
 NOT_JUDGED = "It was not judged: another answer of this learner ended the program that judges them."
 UNREAD = "This notebook could not be read: the program that reads it stopped."
@@ -69,25 +63,27 @@ def grade(
     """
     with tempfile.TemporaryDirectory() as scratch:
         submissions = read_class(folder, Path(scratch))
-        _prepare(folder, out)
-        _require_sandbox(confined)
+        inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
+        expected = f"a folder outside of {folder}"
+        problem = "it lies in the folder of the notebooks"
+        require(not inside, "grade: OUT", problem, expected=expected, got=str(out))
+        missing = confine.why_not_confined() if confined else ""
+        problem = "answers cannot be confined on this machine"
+        require(not missing, "grade", problem, expected="bubblewrap", got=missing)
+        for name in ("feedback", "finished"):
+            (out / name).mkdir(parents=True, exist_ok=True)
         handed_in = sorted(submissions.hand_ins, key=lambda x: x.learner)
         files = {x: out / "finished" / f"{_key(x)}.json" for x in handed_in if not x.trouble}
         pending = defaultdict[str, list[HandIn]](list)
         for hand_in, file in files.items():
             if not file.exists():
                 pending[hand_in.learner].append(hand_in)
-        _judge(pending, files, confined, jobs or min(MOST_JOBS, _processors()))
+        _judge(pending, files, confined, jobs or min(MOST_JOBS, os.cpu_count() or 1))
     rows = _collect(handed_in, files)
     strays = [Row(x.name, "", "unreadable", "", x.trouble) for x in submissions.strays]
-    _write(out, rows, strays, handed_in, submissions.notes)
-    for note in submissions.notes:
-        print(f"mha_course: {note}", file=sys.stderr)
+    numbers = {hand_in.learner: hand_in.number for hand_in in handed_in}
+    _write(out, rows, strays, numbers, submissions.notes)
     return rows + strays
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _judge(
@@ -99,23 +95,16 @@ def _judge(
 
     def judged(learner: str) -> tuple[list[dict[str, Any]], str]:
         notebooks = [hand_in.path.read_bytes() for hand_in in pending[learner]]
-        return (
-            ([], confine.INTERRUPTED)
-            if stop.is_set()
-            else confine.run_judge(notebooks, salt, confined, stop)
-        )
+        return confine.run_judge(notebooks, salt, confined, stop)
 
-    with ThreadPoolExecutor(jobs) as pool, tqdm(total=len(pending), desc="Learners") as bar:
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(judged, learner): learner for learner in pending}
         try:
-            waiting: dict[Future[Any], str] = {pool.submit(judged, x): x for x in pending}
-            while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    learner = waiting.pop(future)
-                    lines, trouble = future.result()
-                    for number, hand_in in enumerate(pending[learner]):
-                        rows = rows_of(lines, number, salt, trouble)
-                        _save(files[hand_in], json.dumps(rows))
-                    bar.update()
+            for future in tqdm(as_completed(futures), total=len(futures), desc="Learners"):
+                lines, trouble = future.result()
+                for number, hand_in in enumerate(pending[futures[future]]):
+                    rows = rows_of(lines, number, salt, trouble)
+                    _save(files[hand_in], json.dumps(rows))
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -150,18 +139,14 @@ def _verdict(name: str, line: Mapping[str, Any] | None, salt: str, trouble: str)
     uses = ", ".join(_text(x) for x in _list(line.get("uses")))
     if status == "correct":
         if not agrees(name, line.get("numbers"), salt):
-            return name, "wrong", "", OTHERWISE, "", uses
+            return name, "wrong", "", OTHERWISE, uses
         replaced = [f"`{x}`" for x in _list(line.get("replaced")) if x in NAMES]
         message = f"{EXERCISES[name].done} {AGREES}".strip()
         if replaced:
             message += IN_PLACE.format(", ".join(replaced))
-        return name, status, "", message, "", uses
-    mistake, picture = _text(line.get("mistake")), _text(line.get("picture"))
-    if not MISTAKE.fullmatch(mistake):
-        mistake = ""
-    if re.search("[<>]", PIECE.sub("", picture)):
-        picture = ""
-    return name, status, mistake, message, picture, uses
+        return name, status, "", message, uses
+    mistake = _text(line.get("mistake"))
+    return name, status, mistake if MISTAKE.fullmatch(mistake) else "", message, uses
 
 
 def _text(value: Any) -> str:
@@ -203,24 +188,14 @@ def _are_near(series: Sequence[Any], target: Sequence[Any]) -> bool:
 def _collect(handed_in: Sequence[HandIn], files: Mapping[HandIn, Path]) -> list[Row]:
     """Return the rows of all learners."""
     by_learner: dict[str, list[Row]] = {hand_in.learner: [] for hand_in in handed_in}
-    other_files = defaultdict[str, list[str]](list)  # by learner: what is not a notebook
     for hand_in in handed_in:
-        if hand_in.trouble == NO_NOTEBOOK:
-            other_files[hand_in.learner].append(hand_in.name)
-            continue
         entries = [("", "unreadable", "", hand_in.trouble)]
         if hand_in in files:
             entries = json.loads(files[hand_in].read_text(encoding="utf-8"))
-        rows = [Row(hand_in.learner, *entry) for entry in entries]
-        about = [
-            x if x.exercise else x._replace(message=f"{hand_in.name}: {x.message}") for x in rows
-        ]
-        by_learner[hand_in.learner] += about or [
-            Row(hand_in.learner, "", "unreadable", "", f"{hand_in.name}: {NO_EXERCISE}")
-        ]
-    for learner, names in other_files.items():
-        text = f"{', '.join(names[:20])}{' …' if names[20:] else ''}: {NO_NOTEBOOK}"
-        by_learner[learner].append(Row(learner, "", "unreadable", "", text))
+        for entry in entries or [("", "unreadable", "", NO_EXERCISE)]:
+            row = Row(hand_in.learner, *entry)
+            named = row if row.exercise else row._replace(message=f"{hand_in.name}: {row.message}")
+            by_learner[hand_in.learner].append(named)
     return [row for rows in by_learner.values() for row in _best(rows)]
 
 
@@ -232,33 +207,6 @@ def _best(rows: Sequence[Row]) -> list[Row]:
         if row.exercise:
             best[row.exercise] = min(before, row, key=lambda x: STATUSES.index(x.status))
     return [best[name] for name in NAMES if name in best] + [x for x in rows if not x.exercise]
-
-
-def _prepare(folder: Path, out: Path) -> None:
-    place = "grade: OUT"
-    inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
-    expected = f"a folder outside of {folder}"
-    problem = "it lies in the folder of the notebooks"
-    require(not inside, place, problem, expected=expected, got=str(out))
-    try:
-        for name in ("feedback", "finished"):
-            (out / name).mkdir(parents=True, exist_ok=True)
-            _save(out / name / "test", "")
-            (out / name / "test").unlink()
-    except OSError as error:
-        got = f"{out} ({error.strerror})"
-        raise ShapeError(place, "it cannot be written to", "a folder of your own", got) from error
-
-
-def _require_sandbox(confined: bool) -> None:
-    forks = sys.platform != "win32"
-    problem, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
-    require(forks or confined, "grade", problem, expected="Linux or macOS", got="Windows", fix=fix)
-    missing = confine.why_not_confined() if confined else ""
-    if missing:
-        raise ShapeError(
-            "grade", "answers cannot be confined on this machine", "bubblewrap", missing
-        )
 
 
 def _save(path: Path, text: str) -> None:
@@ -279,33 +227,25 @@ def _course() -> bytes:
 
 
 def _key(hand_in: HandIn) -> str:
-    return hashlib.sha256(_course() + hand_in.digest.encode()).hexdigest()
+    return hashlib.sha256(_course() + hand_in.path.read_bytes()).hexdigest()
 
 
 def _write(
     out: Path,
     rows: Sequence[Row],
     strays: Sequence[Row],
-    handed_in: Sequence[HandIn],
+    numbers: Mapping[str, str],
     notes: Sequence[str],
 ) -> None:
-    for path in (out / "feedback").glob("*.html"):  # of an earlier run
-        if path.read_bytes().startswith(BEGINNING.encode()):
-            path.unlink()
     for learner in dict.fromkeys(row.learner for row in rows):
         try:
             page = feedback_page(learner, [row for row in rows if row.learner == learner])
             _save(out / "feedback" / f"{learner}.html", page)
         except (OSError, ValueError) as error:  # such as a name that is too long for a file
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
-    late = {hand_in.learner for hand_in in handed_in if hand_in.late}
-    numbers = {hand_in.learner: hand_in.number for hand_in in handed_in}
-    by_lesson = wide_table(rows, numbers, late, lambda x: f"lesson {LESSON_OF[x].number:02}")
-    by_exercise = wide_table(rows, numbers, late, str)
-    _save(out / "class.html", class_page(rows, strays, late, notes))
+    _save(out / "class.html", class_page(rows, strays, notes))
     _save(out / "grades.csv", table(Row._fields[:4], (row[:4] for row in (*rows, *strays))))
-    _save(out / "grades_by_lesson.csv", f"\ufeff{by_lesson}")
-    _save(out / "grades_by_exercise.csv", f"\ufeff{by_exercise}")
+    _save(out / "grades_by_lesson.csv", f"\ufeff{wide_table(rows, numbers)}")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -319,32 +259,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return file.getvalue()
 
 
-def wide_table(
-    rows: Sequence[Row],
-    numbers: Mapping[str, str],
-    late: Container[str],
-    column_of: Callable[[str], str],
-) -> str:
-    """Return a table with one line for each learner: a point for each correct exercise.
+def wide_table(rows: Sequence[Row], numbers: Mapping[str, str]) -> str:
+    """Return a table with one line for each learner: by lesson, a point for each correct exercise.
 
-    All exercises count that anyone in the class has handed in.
+    All lessons count of which anyone in the class has handed in an exercise.
     """
-    handed_in = {row.exercise for row in rows}
-    columns = dict.fromkeys(column_of(name) for name in NAMES if name in handed_in)
-    points = Counter((x.learner, column_of(x.exercise)) for x in rows if x.status == "correct")
+    lessons = sorted({LESSON_OF[row.exercise].number for row in rows if row.exercise})
+    points = Counter(
+        (row.learner, LESSON_OF[row.exercise].number) for row in rows if row.status == "correct"
+    )
     uses = defaultdict[str, list[str]](list)
     for row in rows:
         if row.uses:
             uses[row.learner].append(f"{row.exercise}: {row.uses}")
-    header = ("learner", "id", "late", *columns, "uses of the course")
+    header = ("learner", "id", *(f"lesson {x:02}" for x in lessons), "uses of the course")
     lines = (
-        (
-            name,
-            numbers.get(name, ""),
-            "late" if name in late else "",
-            *(points[name, column] for column in columns),
-            "; ".join(uses[name]),
-        )
+        (name, numbers[name], *(points[name, lesson] for lesson in lessons), "; ".join(uses[name]))
         for name in dict.fromkeys(row.learner for row in rows)
     )
     return table(header, lines)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import shutil
 import tempfile
 import zipfile
 from collections import Counter, defaultdict
@@ -24,8 +22,8 @@ LEFT_THERE = re.compile(
     r"|my_attention\.py$"
 )
 # How Moodle and Canvas name what they let one download.
-MOODLE = re.compile(r"(.+?)()_(\d+)_assignsubmission_")
-CANVAS = re.compile(r"([^_]+)(_LATE)?_(\d{3,})_\d{3,}_.")
+MOODLE = re.compile(r"(.+?)_(\d+)_assignsubmission_")
+CANVAS = re.compile(r"([^_]+)(?:_LATE)?_(\d{3,})_\d{3,}_.")
 CHECKED = re.compile(rb"(?:check\(\s*\\?[\"']|def |class )(\w+)")
 OF_LESSONS = {word for x in LESSONS for word in re.findall(r"\w+", x.title.lower())}
 OF_COPIES = {
@@ -44,10 +42,8 @@ class HandIn:
     path: Path  # of what was unpacked, if it was in a zip
     trouble: str = ""
     exercises: frozenset[str] = frozenset()  # that seem to be in it
-    digest: str = ""
     learner: str = ""
     number: str = ""  # of the learner, in Canvas or Moodle
-    late: bool = False
 
     @property
     def name(self) -> str:
@@ -79,7 +75,11 @@ def read_class(folder: Path, scratch: Path) -> Class:
     notes = list[str]()
     named = known + _by_name(unknown, 0, notes)
     owners = {file.learner for file in named if not file.trouble or len(file.parts) > 1}
-    owners |= {file.learner for file in named if file.number or _is_hand_in(file.path)}
+    owners |= {
+        file.learner
+        for file in named
+        if file.number or file.path.is_dir() or _suffix(file.path.name) in (".ipynb", ".zip")
+    }
     strays = [file for file in named if file.learner not in owners]
     return Class([file for file in named if file.learner in owners], strays, notes)
 
@@ -87,12 +87,13 @@ def read_class(folder: Path, scratch: Path) -> Class:
 def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator[HandIn]:
     for path in sorted(folder.iterdir()):
         hand_in = HandIn((*above, path.name), path)
-        zips = sum(map(_is_zip, above))
-        if not _is_seen(path):
+        zips = sum(_suffix(name) == ".zip" for name in above)
+        is_hidden = path.name.startswith(".") and (path.is_dir() or _suffix(path.name) != ".ipynb")
+        if is_hidden or LEFT_THERE.match(path.name):
             continue
         if path.is_symlink():
             yield replace(hand_in, trouble="This is a link. Links are not followed.")
-        elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
+        elif path.is_dir() or (_suffix(path.name) == ".zip" and zips < DEEPEST):
             yield from _inside(hand_in, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
             yield replace(hand_in, trouble="This is not a file of up to 100 MB.")
@@ -121,60 +122,43 @@ def _unpacked(path: Path, scratch: Path) -> Path:
             raise ValueError("it holds more than 100 MB")
         if any(name.count("/") > DEEPEST_FOLDER for name in archive.namelist()):
             raise ValueError(f"its folders are nested more than {DEEPEST_FOLDER} deep")
-        if size > shutil.disk_usage(folder).free / 2:  # zips in zips could fill the disk
-            raise ValueError(f"there is no room for it in {scratch}")
         archive.extractall(folder)
     return folder
 
 
-def _is_seen(path: Path) -> bool:
-    is_hidden = path.name.startswith(".") and (path.is_dir() or not _is_notebook(path.name))
-    return not is_hidden and not LEFT_THERE.match(path.name)
-
-
-def _is_zip(name: str) -> bool:
-    return name.lower().endswith(".zip")
-
-
-def _is_notebook(name: str) -> bool:
-    return name.lower().endswith(".ipynb")
-
-
-def _is_hand_in(path: Path) -> bool:
-    return path.is_dir() or _is_notebook(path.name) or _is_zip(path.name)
+def _suffix(name: str) -> str:
+    return PurePath(name).suffix.lower()
 
 
 def _looked_into(file: HandIn) -> HandIn:
-    """Return a file with its digest and the exercises in it, which say whose it may be."""
+    """Return a file with the exercises in it, which say whose it may be."""
     if file.trouble:
         return file
-    if not _is_notebook(file.parts[-1]):
+    if _suffix(file.parts[-1]) != ".ipynb":
         return replace(file, trouble=NO_NOTEBOOK)
     try:
         content = file.path.read_bytes()
     except OSError as error:
         return replace(file, trouble=f"It cannot be read ({type(error).__name__}).")
     names = {name.decode() for name in CHECKED.findall(content)}
-    digest = hashlib.sha256(content).hexdigest()
-    return replace(file, exercises=frozenset(names & EXERCISES.keys()), digest=digest)
+    return replace(file, exercises=frozenset(names & EXERCISES.keys()))
 
 
-def _of_systems(files: Iterable[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
+def _of_systems(files: Sequence[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
     """Return what Moodle or Canvas has named, with names and numbers; and all other files."""
-    files = list(files)
     matches = {file: _first(MOODLE, file.parts) or _first(CANVAS, file.parts) for file in files}
     canvas = [match for match in matches.values() if match and match.re is CANVAS]
     # hw_2026_1101_ada and hw_2026_1102_ben are not of one learner called hw.
-    if len(canvas) > 1 == len({match.group(1, 3) for match in canvas}):
-        matches = {x: m and (m if m.re is MOODLE else None) for x, m in matches.items()}
-    people = {match.group(1, 3) for match in matches.values() if match}
+    if len(canvas) > 1 == len({match.groups() for match in canvas}):
+        matches = {file: _first(MOODLE, file.parts) for file in files}
+    people = {match.groups() for match in matches.values() if match}
     shared = Counter(name for name, _ in people)
     known = []
     for file, match in matches.items():
         if match:
-            name, late, number = match.groups()
+            name, number = match.groups()
             learner = f"{name} {number}" if shared[name] > 1 else name
-            known.append(replace(file, learner=learner.strip(), number=number, late=bool(late)))
+            known.append(replace(file, learner=learner.strip(), number=number))
     return known, [file for file in files if not matches[file]]
 
 
@@ -211,7 +195,7 @@ def _trunk(file: HandIn, depth: int) -> str:
         lessons = {LESSON_OF[exercise].number for exercise in file.exercises}
         if numbered and (int(numbered[2]) in lessons or not lessons):
             return numbered[1].strip()
-    elif _is_zip(name):
+    elif _suffix(name) == ".zip":
         name = PurePath(name).stem
     return name.strip()
 

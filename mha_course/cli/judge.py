@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -45,11 +46,10 @@ from mha_course.exercises.sandbox import explain, run
 from mha_course.torch_internals import WithoutSubclasses
 
 MEMORY = 3 << 30  # bytes that an answer may take
-FILE_SIZE = 64 << 20
 OPEN_FILES = 256
 LONGEST = 8 << 20  # bytes of a verdict
 KINDS = (OTHER_SIZES, OTHER_NUMBERS, MORE_QUERIES)  # of the inputs that are drawn by the salt
-BEST_FIRST = ("correct", "wrong", "error", "unattempted")
+BEST_FIRST = ("correct", "wrong", "error", "unattempted")  # of statuses
 JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}  # keyctl's number
 ENDED = "Its process ended by itself, without a result."
 TOO_LONG = "It was stopped after {} seconds of computing. Does a loop never end?"
@@ -94,26 +94,12 @@ def _flat(result: Any) -> list[Any]:
 
 
 class Notebook:
-    """One notebook in an order of its cells, with the verdicts on its answers so far."""
+    """One notebook: its cells, their statements and the answers in them."""
 
     def __init__(self, content: bytes) -> None:
         self.cells = read_cells(content)
-        if not any(cell.kind == "code" and cell.source.strip() for cell in self.cells):
-            raise ValueError("There is no code in this notebook.")
         self.statements = read_statements(self.cells)
         self.answers = find_answers(self.statements)
-        self.in_order_of_running = read_statements(sorted(self.cells, key=lambda cell: cell.count))
-        self.answers_as_run = dict[str, Answer]()  # none where that is the order of the page
-        if [x.source for x in self.statements] != [x.source for x in self.in_order_of_running]:
-            answers = find_answers(self.in_order_of_running)
-            self.answers_as_run = {answer.exercise: answer for answer in answers}
-
-    def attempts(self, answer: Answer) -> list[tuple[Answer, list[Statement]]]:
-        """Return the answer at its check, and in the order in which the cells were run."""
-        attempts = [(answer, self.statements)]
-        if self.answers_as_run:
-            attempts.append((self.answers_as_run[answer.exercise], self.in_order_of_running))
-        return attempts
 
     def where(self, name: str) -> str:
         """Say why a name is missing if no code cell defines it; empty if one does."""
@@ -139,23 +125,21 @@ def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
             replaced = sorted(failed & names - {answer.exercise})
             verdict = verdicts[answer.exercise]
             if replaced and verdict["status"] != "unattempted":
-                retried = _in_fork(notebook, answer, notebook.statements, request, replaced)
+                retried = _in_fork(notebook, answer, request, replaced)
                 verdict = min(verdict, retried, key=_rank)
             yield verdict
 
 
 def _first(notebook: Notebook, answer: Answer, request: Request) -> Verdict:
-    """Return the best verdict on an answer at its check, and on one begun below that."""
-    verdicts = []
-    for variant, statements in notebook.attempts(answer):
-        verdict = _in_fork(notebook, variant, statements, request)
-        if verdict["begun"] is False and variant.end < len(statements):
-            below = Answer(variant.exercise, variant.expression, len(statements))
-            verdict = min(verdict, _in_fork(notebook, below, statements, request), key=_rank)
-        verdicts.append(verdict)
-        if verdict["status"] == "correct":
-            break
-    return min(verdicts, key=_rank)
+    """Return the verdict on an answer at its check, or on that after all cells, if it is better:
+    cells may have been run in another order than that of the page.
+    """
+    statements = notebook.statements
+    at_the_end = replace(answer, end=len(statements))
+    verdict = _in_fork(notebook, answer, request)
+    if needed(at_the_end, statements)[0] == needed(answer, statements)[0]:
+        return verdict
+    return min(verdict, _in_fork(notebook, at_the_end, request), key=_rank)
 
 
 def _rank(verdict: Verdict) -> int:
@@ -165,12 +149,11 @@ def _rank(verdict: Verdict) -> int:
 def _in_fork(
     notebook: Notebook,
     answer: Answer,
-    statements: Sequence[Statement],
     request: Request,
     replaced: Sequence[str] = (),
 ) -> Verdict:
     """Judge an answer in a process of its own, with the course's own in place of some others."""
-    chosen, _ = needed(answer, statements)
+    chosen, _ = needed(answer, notebook.statements)
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -225,9 +208,7 @@ def _limit(seconds: int, keep: int) -> None:
         os.closerange(first, last)
     limits = {
         resource.RLIMIT_CPU: seconds,
-        resource.RLIMIT_FSIZE: FILE_SIZE,
         resource.RLIMIT_NOFILE: OPEN_FILES,
-        resource.RLIMIT_CORE: 0,
     }
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -263,7 +244,6 @@ def _judge(
         "status": report.status,
         "mistake": report.mistake or "",
         "message": report.message,
-        "picture": report.picture,
         "begun": True,
     }
     if report.status == "correct":
@@ -317,8 +297,6 @@ def main() -> None:
         number = JOIN_SESSION_KEYRING.get(platform.machine())
         if number:  # a sandbox shares the keyring of whoever starts it
             ctypes.CDLL(None).syscall(number, 1, None)
-        with suppress(OSError):  # where memory is short, this ends first
-            Path("/proc/self/oom_score_adj").write_text("1000")
     torch.set_num_threads(1)
     torch.ones(2, requires_grad=True).sum().backward()  # what its first call loads is loaded once
     module = ModuleType("my_attention")  # what a learner's own functions are kept in
@@ -338,9 +316,8 @@ def main() -> None:
             notebooks[number] = Notebook(sys.stdin.buffer.read(size))
             tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
         except Exception as error:  # whatever it is, it is not a notebook
-            known = type(error) is ValueError and str(error).startswith("There is")
             text = f"This notebook cannot be read ({type(error).__name__})."
-            tell(notebook=number, trouble=str(error) if known else text)
+            tell(notebook=number, trouble=text)
     for number, notebook in notebooks.items():
         for verdict in judge_all(notebook, request):
             tell(notebook=number, **verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import importlib.util
 import json
@@ -58,8 +59,6 @@ GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
-INSTALLED = "import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]"
-SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
     "all": "also browsers, a second device, and what takes long",
@@ -148,95 +147,60 @@ def set_up(*, tools: bool = False) -> Path:
     requirements = [ROOT / "requirements.txt"]
     if tools:
         requirements.append(ROOT / "tests" / "requirements.txt")
-    for path in requirements:
-        if not path.exists():
-            raise SetupError(
-                f"this copy of the course has no {path.name} in {path.parent}. Run the command in "
-                f"a clone of it."
-            )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     digests = {hashlib.sha256(path.read_bytes() + bytes(venv)).hexdigest() for path in requirements}
-    installed, missing = _read_stamp(venv)
-    if digests <= installed and missing == _missing(python):
+    stamp = venv / STAMP
+    *installed, missing = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
+    is_whole = bool(installed) and missing == _missing(python)
+    if is_whole and digests <= {*installed}:
         return python
     with _only_start(venv.with_name(".venv.lock")):
-        installed, missing = _read_stamp(venv)  # another start may have written it meanwhile
-        changed = missing != _missing(python)
-        if changed or not digests <= installed:
-            _fill(venv, python, requirements, modules_are_gone=bool(installed) and changed)
-            # With what is missing now: some package may list modules that it does not have.
-            (venv / STAMP).write_text("\n".join([*digests, _missing(python)]))
-            print("The course is set up.", flush=True)
-            _say_how_to_use_the_gpu(python, requirements[0])
+        _fill(venv, python, requirements, anew=not is_whole)
+        # With what is missing now: some package may list modules that it does not have.
+        stamp.write_text("\n".join([*digests, _missing(python)]))
+        print("The course is set up.", flush=True)
+        _say_how_to_use_the_gpu(python, requirements[0])
     return python
-
-
-def _read_stamp(venv: Path) -> tuple[set[str], str]:
-    """Return the digests of the requirements that are installed, and how many modules were gone."""
-    stamp = venv / STAMP
-    *digests, missing = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
-    return set(digests), missing
 
 
 @contextmanager
 def _only_start(path: Path) -> Iterator[None]:
-    """Wait until no other start sets up the course here; if files cannot be locked, go on."""
+    """Refuse a second start while one sets up the course; where files cannot be locked, go on."""
     with path.open("w") as file:
         try:
-            _lock(file.fileno(), wait=False)
-        except OSError:
-            print("Another process is setting up the course here. Waiting for it.", flush=True)
-            with suppress(OSError):
-                _lock(file.fileno(), wait=True)
+            if sys.platform == "win32":
+                import msvcrt  # noqa: PLC0415 (only Windows has it)
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl  # noqa: PLC0415 (Windows does not have it)
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise SetupError(
+                    "another process is setting up the course here. fix: wait until it has ended, "
+                    "and run the same command again"
+                ) from error
         yield
 
 
-def _lock(descriptor: int, *, wait: bool) -> None:
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415 (Windows has no other)
-
-        while True:
-            try:
-                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            except OSError:
-                if not wait:
-                    raise
-                time.sleep(1)
-            else:
-                return
-    import fcntl  # noqa: PLC0415 (Windows does not have it)
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-
-
-def _fill(
-    venv: Path, python: Path, requirements: Sequence[Path], *, modules_are_gone: bool
-) -> None:
-    """Make the environment where it is not there or broken, and install into it."""
-    unfinished = venv / "mha_course.unfinished"
+def _fill(venv: Path, python: Path, requirements: Sequence[Path], *, anew: bool) -> None:
+    """Install into the environment, which is made anew where it was not whole."""
     print("Setting up the course in .venv. This happens once and takes a few minutes.", flush=True)
     kind = _torch_kind()
-    is_broken = unfinished.exists() or modules_are_gone
-    has_pip = _output(python, "-m", "pip", "--version")
-    if is_broken or not has_pip or _output(python, "-c", SUITS) is None:
+    if anew:
         _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
-    unfinished.touch()
-    installed = _install(python, requirements, kind)
-    unfinished.unlink()  # only a pip that was killed leaves half a package behind
-    if not installed:
+    stamp = venv / STAMP
+    before = "" if anew else stamp.read_text()
+    stamp.unlink(missing_ok=True)  # a pip that is killed leaves half a package behind
+    if not _install(python, requirements, kind):
+        stamp.write_text(before)
         raise SetupError(
             "pip could not install the requirements; its lines above say why. fix: check the "
             "network and the disk, and run the same command again"
-        )
-    lines = "\n".join(path.read_text() for path in requirements).splitlines()
-    names = [line.split("==")[0] for line in lines if "==" in line and not line.startswith("#")]
-    if _output(python, "-I", "-c", INSTALLED, *names) is None:
-        raise SetupError(
-            f"pip installed the requirements somewhere else. expected them in {venv}, got none "
-            "there, fix: look for target, prefix or root in what `pip config list` prints, unset "
-            "it, and run the same command again"
         )
     _quieten(venv)
 
@@ -304,7 +268,8 @@ def _make_venv(venv: Path) -> None:
 
 def _install(python: Path, requirements: Sequence[Path], kind: str) -> bool:
     """Let pip install the requirements, and return whether it could."""
-    options = ["--disable-pip-version-check", "--retries=2"]
+    # An empty target sets aside one in pip's settings, which would install elsewhere.
+    options = ["--disable-pip-version-check", "--retries=2", "--target="]
     options += [f"--requirement={path}" for path in requirements]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
@@ -483,24 +448,13 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; it gets a home in .venv where it has none.
+    """Return the environment of what is started.
 
-    It imports nothing from PYTHONPATH, where another torch may be.
-
-    matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
-    be another installation's, with fonts that are gone.
+    It imports nothing from PYTHONPATH, where another torch may be, and matplotlib keeps its list of
+    fonts in .venv: that in the home folder may be another installation's, with fonts that are gone.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     if FROM_WHEEL:
         return environment
     environment.pop("PYTHONPATH", None)
-    venv = python.parent.parent
-    if os.access(venv, os.W_OK):
-        environment["MPLCONFIGDIR"] = str(venv / "matplotlib")
-    home = os.path.expanduser("~")
-    if os.path.isdir(home) and os.access(home, os.W_OK):
-        return environment
-    folder = venv / "home"
-    folder.mkdir(exist_ok=True)
-    print(f"The home folder {home} cannot be used, so settings are kept in {folder}.", flush=True)
-    return environment | {"HOME": str(folder), "USERPROFILE": str(folder)}
+    return environment | {"MPLCONFIGDIR": str(python.parent.parent / "matplotlib")}

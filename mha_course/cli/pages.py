@@ -35,7 +35,6 @@ from mha_course.sources import plain_source
 
 SUMMARY = "summary.html"  # a page of its own, to print
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
-SHOWS = ("output", "code", "both")
 _BADGE = re.compile(r"\[!\[Open in (\w+)\]\([^)]*\)\]\(([^)]+)\)")
 _DEFINED = re.compile(r"(?:def|class) (\w+)")  # by a cell that begins with it
 _ON_SLIDE = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how such a paragraph begins
@@ -282,10 +281,6 @@ def _checked(cell: NotebookNode, place: str) -> tuple[str, dict[str, Any]]:
     expected = f"one of {', '.join(TYPES)}"
     problem, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
     require(kind in TYPES, place, problem, expected=expected, got=kind, fix=fix)
-    show = lecture.get("show", "both")
-    expected = f"one of {', '.join(SHOWS)}"
-    problem, fix = "lecture.show is unknown", "change it"
-    require(show in SHOWS, place, problem, expected=expected, got=show, fix=fix)
     return kind, lecture
 
 

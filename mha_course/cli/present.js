@@ -49,8 +49,6 @@ export function prepare(button, repaint) {
   addEventListener("keydown", (event) => event.key.startsWith("Page") && keys(event), true); // a widget has them not
   addEventListener("resize", scale);
   COLUMN.addEventListener("change", layOut);
-  addEventListener("beforeprint", () => slides.forEach((slide) => reveal(slide, true)));
-  addEventListener("afterprint", () => slides.forEach((slide) => reveal(slide, false)));
   addEventListener("hashchange", arrive);
   addEventListener("load", arrive);
   setInterval(tell, 1000);
@@ -184,7 +182,6 @@ function show(n, seen = false) {
   slides.forEach((slide, i) => {
     slide.classList.toggle("current", i === at);
     slide.inert = i !== at && !overview;
-    slide.ariaHidden = slide.inert ? "true" : null;
     slide.lastElementChild.inert = overview;
   });
   reveal(slides[at], seen);

@@ -184,7 +184,7 @@ def execute(notebook: NotebookNode) -> None:
     """Execute a notebook in a kernel that draws for the reading site, with this package."""
     path = f"{launch.PACKAGE.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     variables = {"MHA_COURSE_PROGRESS": "off", SITE: "on", "PYTHONPATH": path}
-    authoring.execute(notebook, authoring.LESSONS, OMP_NUM_THREADS="1", **variables)
+    authoring.execute(notebook, OMP_NUM_THREADS="1", **variables)
 
 
 def command(

@@ -2,8 +2,8 @@
 
 const SOURCE = "search-text.js"; // it sets window.sections, see search.py
 const MOST = 12; // sections that are listed
-const BEFORE = 50; // letters shown in front of the word that was found
-const LENGTH = 150;
+const BEFORE = 50; // letters shown in front of the place where a word begins
+const BEHIND = 100;
 
 const contains = (text, words) => words.every((word) => text.toLowerCase().includes(word));
 
@@ -19,15 +19,11 @@ function find(words) {
 function row({ address, lesson, heading, text }, words) {
   const word = words.toSorted((a, b) => b.length - a.length).find((each) => contains(text, [each]));
   const at = word ? text.toLowerCase().indexOf(word) : 0;
-  const end = at + (word?.length ?? 0);
-  const start = at < BEFORE ? 0 : text.indexOf(" ", at - BEFORE) + 1;
   const item = document.createElement("li");
-  item.innerHTML = "<a><b></b><small><span></span><mark></mark><span></span></small></a>";
+  item.innerHTML = "<a><b></b><small></small></a>";
   item.firstChild.href = address;
-  const texts = [text.slice(start, at), text.slice(at, end), text.slice(end, start + LENGTH)];
-  const title = lesson === heading ? lesson : `${lesson} › ${heading}`;
-  const places = item.querySelectorAll("b, span, mark");
-  [title, ...texts].forEach((words, i) => (places[i].textContent = words));
+  item.querySelector("b").textContent = lesson === heading ? lesson : `${lesson} › ${heading}`;
+  item.querySelector("small").textContent = text.slice(Math.max(0, at - BEFORE), at + BEHIND);
   return item;
 }
 

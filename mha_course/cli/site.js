@@ -1,4 +1,4 @@
-// A page of the reading site: its colours, its contents, and widgets that wake when they come near.
+// A page of the reading site: its colours, and widgets that wake when they come near.
 
 import { enliven } from "./live.js";
 import { prepare } from "./present.js";
@@ -46,17 +46,6 @@ function wake(entries, watch) {
   if (!STILL.matches) opening?.querySelector("button.play").click();
 }
 
-/** Mark the section that is being read in the contents. */
-function follow() {
-  const headings = [...document.querySelectorAll("article h2[id]")];
-  const above = headings.filter((one) => one.getBoundingClientRect().top < 120).at(-1);
-  for (const link of document.querySelectorAll(".contents a")) {
-    const isHere = link.hash.slice(1) === above?.id;
-    if (isHere) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-  }
-}
-
 /** Let keys scroll what is wider than its place. */
 function reach() {
   for (const part of document.querySelectorAll(
@@ -74,7 +63,6 @@ paint();
 prepare(document.querySelector(".present"), change);
 prepareSearch(document.querySelector(".lessons"));
 
-addEventListener("scroll", () => requestAnimationFrame(follow), { passive: true });
 addEventListener("hashchange", unfold);
 unfold();
 for (const event of ["load", "resize", "toggle"]) addEventListener(event, reach, true);

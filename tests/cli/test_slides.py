@@ -125,7 +125,7 @@ def test_keys_move(open_deck):
     for key, place in keys.items():
         page.keyboard.press(key)
         assert number_of(page) == place, key
-    hidden = page.locator(".stage > main > section[aria-hidden=true]")
+    hidden = page.locator(".stage > main > section[inert]")
     assert hidden.count() == count - 1
     assert page.locator("section.current").evaluate("one => one === document.activeElement")
     page.keyboard.press("ArrowRight")
@@ -268,9 +268,6 @@ UNKNOWN = {
         "slideshow": {"slide_type": "page"}
     },
     f"{RULE}, got None, fix: set it in JupyterLab's property inspector": {},
-    "lecture.show is unknown. expected one of output, code, both, got all, fix: change it": {
-        "slideshow": {"slide_type": "-"}, "lecture": {"show": "all"},
-    },
 }  # fmt: skip
 
 
