@@ -9,18 +9,11 @@ import { lookInside } from "./numbers.js";
 import { isUnfolded, stageAt } from "./stages.js";
 
 const TALL = 58; // pixels of the longest bar of a row
-const CURVES = {
-  q: ([x, y], [to, end]) => [[x, y], [(x + to) / 2, y], [(x + to) / 2, end], [to, end]],
-  k: ([x, y], [to, end]) => [[x, y], [x + 90, y], [x + 70, end], [to, end]],
-  v: ([x, y], [to, end], low) => [[x, y], [x + 60, low], [to - 200, low + 30], [to, end]],
-}; // prettier-ignore
 
-/** Return the point of a curve of four points. */
-function pointOf([a, b, c, d], t) {
-  const s = 1 - t;
-  const at = (i) =>
-    s * s * s * a[i] + 3 * s * s * t * b[i] + 3 * s * t * t * c[i] + t * t * t * d[i];
-  return [at(0), at(1)];
+/** Return the point at a share of the length of a path. */
+function along(d, share) {
+  const path = svg("path", { d });
+  return path.getPointAtLength(share * path.getTotalLength());
 }
 
 export class Motion {
@@ -34,9 +27,9 @@ export class Motion {
     this.brush.clear();
     const move = this[stageAt(stage).name.replace(" ", "_")];
     if (stage < 0 || (fraction === 1 && stageAt(stage).name !== "scaling")) return;
-    const { S, H, D, value, word, masked, plan } = steps;
-    Object.assign(this, { steps, S, H, D, value, word, masked, plan, parts: plan.parts });
-    Object.assign(this, { stage, head, row: Math.max(row, 0) });
+    const { S, H, D, value, plan } = steps;
+    Object.assign(this, { steps, S, H, D, value, plan, parts: plan.parts, stage, head });
+    this.row = Math.max(row, 0);
     this.rest = row < 0 ? 1 : 0.4; // of rows that are not followed
     this.key = best?.column ?? 0;
     move.call(this, fraction);
@@ -89,21 +82,23 @@ export class Motion {
   }
 
   project(name, i, t) {
-    const { brush } = this;
-    const [end, matrix] = [this.place(name, i), this.parts[name]];
-    const from = this.parts.x ? this.place("x", i) : { ...this.place("q", i), x: 76, w: 52 };
-    const upright = Boolean(matrix.transposed);
+    const { brush, parts, plan } = this;
+    const end = this.place(name, i);
+    const from = parts.x ? this.place("x", i) : { ...this.place("q", i), x: plan.left, w: 52 };
+    const upright = Boolean(parts[name].transposed);
     const [long, thick] = upright ? [end.h, end.w] : [end.w, end.h];
-    const centre = ({ x, y, w, h }) => [x + w / 2, y + h / 2];
-    const low = this.plan.top + this.plan.side + 34;
-    const [x, y] = pointOf(CURVES[name](centre(from), centre(end), low), t);
     const [w, h] = [mix(from.w, long, t), mix(from.h, thick, t)];
     const box = { x: -w / 2, y: -h / 2, w, h };
+    const isWay = ({ shows, color }) => shows === "projection" && color === name;
+    const [start, here, stop] = [0, t, 1].map((share) =>
+      along(plan.strokes.find(isWay).path, share),
+    );
+    const shift = (x, w) => mix(from[x] + from[w] / 2 - start[x], end[x] + end[w] / 2 - stop[x], t);
     brush.pen.save();
-    brush.pen.translate(x, y);
+    brush.pen.translate(here.x + shift("x", "w"), here.y + shift("y", "h"));
     if (upright) brush.pen.rotate((Math.PI / 2) * ease(t, 0.2, 0.9));
-    if (this.parts.x && t < 0.55) brush.row("x", i, box);
-    brush.faintly(this.parts.x ? ease(t, 0.15, 0.5) : 1, () => brush.row(name, i, box));
+    if (parts.x && t < 0.55) brush.row("x", i, box);
+    brush.faintly(parts.x ? ease(t, 0.15, 0.5) : 1, () => brush.row(name, i, box));
     if (t < 1) brush.frame(box, name);
     brush.pen.restore();
   }
@@ -141,14 +136,11 @@ export class Motion {
     const { brush, S, head, row, key } = this;
     this.multiply(fraction);
     const last = Math.floor(clamp((fraction - 0.66) / 0.18, 0, 1) * S);
-    for (let j = 0; j < last; j++) if (j !== key) this.score(j, this.value("scores", head, row, j));
+    for (let j = 0; j < last; j++)
+      if (j !== key)
+        brush.values("scores", [this.value("scores", head, row, j)], this.cell("scores", j));
     if (last && last < S) brush.frame(this.place("k", last, head), "accent", 2);
     this.fill("scores", fraction, 0.84, 1);
-  }
-
-  /** Draw one score of the row that is followed. */
-  score(j, value) {
-    this.brush.values("scores", [value], this.cell("scores", j));
   }
 
   /** Return where a number stands in the matrix of the head that is followed, in its row without another. */
@@ -177,9 +169,9 @@ export class Motion {
     }
     if (!fallen) return;
     const goal = this.cell("scores", key);
-    this.score(key, fraction > 0.64 ? total : fallen);
-    const sum = number(fraction > 0.64 ? total : fallen);
-    if (fraction < 0.84) this.brush.write(sum, goal.x + goal.w / 2, goal.y - 4, "accent");
+    const sum = fraction > 0.64 ? total : fallen;
+    this.brush.values("scores", [sum], goal);
+    if (fraction < 0.84) this.brush.write(number(sum), goal.x + goal.w / 2, goal.y - 4, "accent");
   }
 
   /** Draw a product that grows, and falls into its score. */
@@ -223,12 +215,10 @@ export class Motion {
       return { at, height, value: smaller < 0.5 ? score : scaled, alpha };
     });
     this.bars(bars, this.largestScore());
-    if (this.masked && fraction < 1) this.shut(door);
-  }
-
-  shut(door) {
-    const { y, h } = this.place("scores", this.row);
-    this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, this.brush.colours.accent);
+    if (!this.steps.masked || fraction === 1) return;
+    const { y, h } = this.place("scores", row);
+    const { accent } = this.brush.colours;
+    this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, accent); // it is shut
   }
 
   /** Return the size of the largest score of the row that is followed. */
@@ -323,7 +313,7 @@ export class Motion {
     for (const { j, weight, box, values } of flying) {
       brush.values("v", values, box);
       if (weight > 0.05 && shrinks === 1) {
-        const words = `${number(weight)} × v of ${this.word(j)}`;
+        const words = `${number(weight)} × v of ${this.steps.word(j)}`;
         brush.frame(box, "accent");
         brush.write(words, box.x - 6, box.y + box.h / 2 + 4, "accent", "right");
       }
@@ -358,9 +348,8 @@ export class Motion {
     const { brush, row, plan } = this;
     const [x, out] = [this.place("x", row), this.place("out", row)];
     const ring = { x: out.x + out.w + 18, y: plan.top + plan.side / 2 };
-    const [left, high] = [x.x + x.w / 2, plan.around];
-    const points = [[left, x.y], [left, high], [ring.x, high], [ring.x, ring.y - 10]]; // prettier-ignore
-    const [x0, y0] = along(points, ease(fraction, 0.5, 0.92));
+    const { path } = plan.strokes.find(({ shows }) => shows === "residual");
+    const { x: x0, y: y0 } = along(path, ease(fraction, 0.5, 0.92));
     const shrinks = ease(fraction, 0.82, 0.94);
     const size = { w: mix(x.w, 14, shrinks), h: mix(x.h, 6, shrinks) };
     const small = { x: ring.x - 7, y: ring.y - 3, w: 14, h: 6 };
@@ -375,11 +364,4 @@ export class Motion {
       brush.frame(mixBox(out, small, leaves), "accent");
     });
   }
-}
-
-/** Return the point at a share of the length of a line from point to point. */
-function along(points, share) {
-  const path = svg("path", { d: `M${points.join("L")}` });
-  const { x, y } = path.getPointAtLength(share * path.getTotalLength());
-  return [x, y];
 }

@@ -4,7 +4,7 @@
 import { clamp, svg } from "../../../widgets/dom.js";
 import { insideParts } from "./bars.js";
 import { linesOf, rowsOf } from "./follow.js";
-import { boxOf, cellOf, ease, mix } from "./layout.js";
+import { boxOf, cellOf, ease, indices, mix } from "./layout.js";
 import { cellsOf, imageOf, line, outline, painted, rect } from "./shapes.js";
 import { isMade, isUnfolded, stageAt, visibilityOf } from "./stages.js";
 
@@ -65,11 +65,12 @@ export class Picture {
   /** Return the image of one head's part of a matrix, behind it the hatching or zero's colour, and lines on it. */
   contentsOf(name, part, head, box) {
     const { x, y, w, h, rows, columns } = box;
-    let d = "";
-    const across = part.square || part.transposed ? columns : 1;
-    const lines = part.transposed ? 1 : rows;
-    for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
-    for (let i = 1; i < lines; i++) d += `M${x} ${y + (i * h) / lines}h${w}`;
+    const upright = (i) => `M${x + (i * w) / columns} ${y}v${h}`;
+    const level = (i) => `M${x} ${y + (i * h) / rows}h${w}`;
+    const d = [
+      ...(part.square || part.transposed ? indices(columns).slice(1).map(upright) : []),
+      ...(part.transposed ? [] : indices(rows).slice(1).map(level)),
+    ].join("");
     const hatched = name === "weights" && this.steps.masked;
     const behind = hatched ? rect("", box, { fill: `url(#${this.id})` }) : rect("zero", box);
     const nodes = [behind, this.imageOf(name, part, head, box)];
@@ -95,10 +96,7 @@ export class Picture {
   }
 
   addMap(box, head) {
-    const { S, value } = this.steps;
-    const cells = cellsOf(S, S, (...at) => value("weights", head, ...at));
-    const image = imageOf(painted(cells, this.brush.coloursOf("weights")), box);
-    const contents = svg("g", {}, image);
+    const contents = svg("g", {}, imageOf(this.brush.sheet("weights", head), box));
     const node = svg("g", { "data-head": head }, contents, rect("stroke line passive", box));
     this.add(node, "weights", head, 0.55, contents);
   }

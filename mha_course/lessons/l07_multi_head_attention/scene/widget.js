@@ -8,7 +8,6 @@ import { Frame, still } from "../../../widgets/player.js";
 import { showValues } from "../../../widgets/protocol.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Brush } from "./brush.js";
-import { makeFullScreen } from "./full_screen.js";
 import { indices } from "./layout.js";
 import { Motion } from "./motion.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
@@ -47,7 +46,7 @@ class Scene extends Stage {
     this.controls = makeControls(controls, this.kernel.move);
     this.build();
     this.start(el, ["stage", "row", "head"]);
-    this.stops.push(this.screen.stop, () => this.walk.stop());
+    this.stops.push(() => this.walk.stop());
   }
 
   build() {
@@ -71,12 +70,15 @@ class Scene extends Stage {
     this.readout = make("p", "readout");
     const name = { role: "group", ariaLabel: "Multi-head attention as a whole" };
     this.root = make("div", { className: "mha-scene mha-picture", ...name });
-    this.screen = makeFullScreen(this.root, () => this.soon());
+    const fill = () =>
+      document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen();
+    const screen = makeButton("screen", "Full screen", fill);
+    screen.hidden = !document.fullscreenEnabled;
     const { back, next, play, scrub, count } = this.walk;
     scrub.ariaLabel = "Position in the pass";
     const bar = make("div", "bar", back, next, play, scrub, count, follow, this.heads);
     const keys = make("details", "keys", make("summary", "", "Keys"), make("p", "", KEYS));
-    const below = make("div", "below", ...this.asking(), this.screen.button, keys);
+    const below = make("div", "below", ...this.asking(), screen, keys);
     this.root.append(bar, this.sentence, this.paper, this.readout, this.speaker.node, below);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
@@ -249,7 +251,7 @@ class Scene extends Stage {
   measure() {
     const { clientWidth, clientHeight } = this.paper;
     const { width, height } = this.steps.plan;
-    const most = this.root.classList.contains("full") ? clientHeight / height : MOST;
+    const most = this.root.matches(":fullscreen") ? clientHeight / height : MOST;
     this.narrow = clientWidth / width < LEAST;
     this.size = clientWidth && clamp(clientWidth / width, LEAST, Math.max(most, LEAST));
     if (!this.size) return; // it is out of sight
@@ -301,9 +303,7 @@ class Scene extends Stage {
   }
 
   write({ stage, fraction, row, head }, text) {
-    const sentence = sentenceOf(this.steps, { stage, row, head });
-    if (sentence !== this.written) this.sentence.replaceChildren(...typeset(sentence));
-    this.written = sentence;
+    setText(this.sentence, sentenceOf(this.steps, { stage, row, head }));
     const { name } = stageAt(stage);
     this.walk.show(stage < 0 ? "Overview" : `${stage + 1} of ${STAGES.length} · ${name}`, name);
     this.words.value = row;
@@ -318,12 +318,6 @@ class Scene extends Stage {
     this.spoken = text;
   }
 }
-
-/** Set W_O as formulas do. */
-const typeset = (sentence) =>
-  sentence
-    .split(/(W_O)/)
-    .map((words) => (words === "W_O" ? make("span", "", "W", make("sub", "", "O")) : words));
 
 function render(context) {
   const scene = new Scene(context);
