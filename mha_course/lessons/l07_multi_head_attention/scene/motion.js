@@ -106,15 +106,12 @@ export class Motion {
   /** q, k and v are cut; the head that is followed unfolds, the others fold. */
   head_splitting(fraction) {
     const { brush } = this;
-    const unfolded = ease(fraction, 0.3, 1);
+    const [cut, unfolded] = [ease(fraction, 0.04, 0.25), ease(fraction, 0.3, 1)];
     for (const name of ["q", "k", "v"]) {
       const boxes = this.heads(name, name, unfolded, mix(1, 0.25, unfolded));
       for (const { x, y, w, h } of boxes.slice(1)) {
-        const cut = ease(fraction, 0.04, 0.25);
-        const edge = this.parts[name].transposed
-          ? { x, y, w: cut * w, h: 2 }
-          : { x: x - 1, y, w: 2, h: cut * h };
-        brush.fill(edge, brush.colours.ink);
+        const edge = this.parts[name].transposed ? { w: cut * w, h: 2 } : { w: 2, h: cut * h };
+        brush.fill({ x, y, ...edge }, brush.colours.ink);
       }
     }
   }
@@ -136,9 +133,8 @@ export class Motion {
     const { brush, S, head, row, key } = this;
     this.multiply(fraction);
     const last = Math.floor(clamp((fraction - 0.66) / 0.18, 0, 1) * S);
-    for (let j = 0; j < last; j++)
-      if (j !== key)
-        brush.values("scores", [this.value("scores", head, row, j)], this.cell("scores", j));
+    for (const j of indices(last).filter((j) => j !== key))
+      brush.values("scores", [this.value("scores", head, row, j)], this.cell("scores", j));
     if (last && last < S) brush.frame(this.place("k", last, head), "accent", 2);
     this.fill("scores", fraction, 0.84, 1);
   }
@@ -239,15 +235,9 @@ export class Motion {
     for (const j of order) {
       const bar = bars[j];
       const size = ((bar.height * TALL) / most) * up;
-      const box = {
-        x: bar.at - wide / 2,
-        y: y + h / 2 + Math.min(size, 0),
-        w: wide,
-        h: Math.abs(size),
-      };
-      brush.faintly(bar.alpha ?? 1, () =>
-        brush.fill(box, brush.colours[j === key ? "accent" : "muted"]),
-      );
+      const box = { x: bar.at - wide / 2, y: y + h / 2, w: wide, h: size };
+      const colour = brush.colours[j === key ? "accent" : "muted"];
+      brush.faintly(bar.alpha ?? 1, () => brush.fill(box, colour));
       const free = bar.alpha !== 0 && written.every((at) => Math.abs(at - bar.at) > 28);
       if (!free || bar.height / most <= 0.12) continue;
       written.push(bar.at);

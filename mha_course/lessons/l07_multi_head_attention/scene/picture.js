@@ -125,30 +125,24 @@ export class Picture {
     }
   }
 
-  /** Size the picture; words are never smaller than their size. */
-  zoom(zoom) {
-    this.svg.style.width = `${this.plan.width * zoom}px`;
-    this.svg.style.setProperty("--small", Math.min(1, zoom));
-  }
-
   /** Show what is followed, at a fraction of a stage, and a cell with what it is made of. */
   show(view, cell, inside) {
     const { stage, fraction, row, head } = view;
     const { lines = 0, bars = 0 } = stageAt(stage);
     if (this.seen !== `${row} ${head}`) this.follow(view);
+    this.seen = `${row} ${head}`;
     const still = `${stage} ${head} ${fraction === 1 || Math.min(fraction, FADE)}`;
     if (still !== this.still) this.showThings(view); // in the midst of a motion nothing changes here
     this.still = still;
-    this.seen = `${row} ${head}`;
     const since = (begin) => (begin ? ease(fraction, begin, begin + FADE) : 1);
     this.lines.style.opacity = since(lines);
     this.inside.style.opacity = cell ? 1 : since(bars);
     this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
     const { left } = this.plan.bars;
-    if (inside !== this.explained || left !== this.left) {
-      const nodes = inside ? insideParts(inside, this.brush, this.plan.bars) : [];
-      this.inside.replaceChildren(...nodes);
-    }
+    if (inside !== this.explained || left !== this.left)
+      this.inside.replaceChildren(
+        ...(inside ? insideParts(inside, this.brush, this.plan.bars) : []),
+      );
     Object.assign(this, { explained: inside, left });
   }
 
@@ -157,13 +151,10 @@ export class Picture {
     this.svg.classList.toggle("unfolds", this.head !== undefined && this.head !== head);
     this.head = head;
     this.still = null;
-    for (const { node, row: own, key, head: ownHead } of this.texts) {
-      const followed = row >= 0 && own === row;
-      node.classList.toggle("followed", followed);
-      node.classList.toggle(
-        "highlighted",
-        followed || ownHead === head || (key !== undefined && key === best?.column),
-      );
+    for (const { node, row: own = NaN, key = NaN, head: ownHead } of this.texts) {
+      node.classList.toggle("followed", own === row);
+      const highlighted = own === row || ownHead === head || key === best?.column;
+      node.classList.toggle("highlighted", highlighted);
     }
     const lines = row < 0 ? [] : linesOf(this.steps, { row, head, best });
     const rows = row < 0 ? [] : rowsOf(this.steps, { row });
@@ -173,13 +164,13 @@ export class Picture {
   }
 
   showThings({ stage, fraction, head }) {
-    const fade = clamp(fraction / FADE, 0, 1);
-    const { moves = [] } = stageAt(stage);
+    const fade = stage < 0 ? 1 : clamp(fraction / FADE, 0, 1);
+    const { moves = [], together = false } = stageAt(stage);
     for (const { node, contents, shows, at } of [...this.things, ...this.followed]) {
-      node.style.opacity = mix(at(stage - 1), at(stage), stage < 0 ? 1 : fade);
+      node.style.opacity = mix(at(stage - 1), at(stage), fade);
       if (!contents) continue;
-      const presence = (at, done) => Number(isMade(shows, at, done));
-      const present = mix(presence(stage - 1), presence(stage, fraction), stage < 0 ? 1 : fade);
+      const [before, now] = [isMade(shows, stage - 1), isMade(shows, stage, fraction)];
+      const present = mix(Number(before), Number(now), fade);
       contents.style.opacity = present;
       contents.style.visibility = present ? "" : "hidden"; // what is not there yet cannot be pointed at
       node.style.visibility = moves.includes(shows) && fraction < 1 ? "hidden" : "";
@@ -192,8 +183,7 @@ export class Picture {
       const [left, top] = [x - home.x * wide, y - home.y * tall];
       node.style.transform = `translate(${left}px, ${top}px) scale(${wide}, ${tall})`;
     }
-    const together = Number(stageAt(stage).together === true);
-    for (const node of this.merged) node.style.opacity = together;
+    for (const node of this.merged) node.style.opacity = Number(together);
   }
 
   cellBox({ name, head, row, column }, stage) {
