@@ -27,6 +27,7 @@ export class Motion {
     this.brush.clear();
     const move = this[stageAt(stage).name.replace(" ", "_")];
     if (stage < 0 || (fraction === 1 && stageAt(stage).name !== "scaling")) return;
+    if (!steps.plan.parts.x && stage < 2) return; // nothing can come from an x that is not known
     const { S, H, D, value, plan } = steps;
     Object.assign(this, { steps, S, H, D, value, plan, parts: plan.parts, stage, head });
     this.row = Math.max(row, 0);
@@ -62,7 +63,6 @@ export class Motion {
 
   /** Rows of numbers come out of their words. */
   input(fraction) {
-    if (!this.parts.x) return;
     for (let i = 0; i < this.S; i++) {
       const begin = 0.05 + (0.65 * i) / this.S;
       const t = ease(fraction, begin, begin + 0.3);
@@ -83,22 +83,21 @@ export class Motion {
 
   project(name, i, t) {
     const { brush, parts, plan } = this;
-    const end = this.place(name, i);
-    const from = parts.x ? this.place("x", i) : { ...this.place("q", i), x: plan.left, w: 52 };
+    const [from, end] = [this.place("x", i), this.place(name, i)];
     const upright = Boolean(parts[name].transposed);
     const [long, thick] = upright ? [end.h, end.w] : [end.w, end.h];
     const [w, h] = [mix(from.w, long, t), mix(from.h, thick, t)];
     const box = { x: -w / 2, y: -h / 2, w, h };
-    const isWay = ({ shows, color }) => shows === "projection" && color === name;
-    const [start, here, stop] = [0, t, 1].map((share) =>
-      along(plan.strokes.find(isWay).path, share),
+    const { path } = plan.strokes.find(
+      ({ shows, color }) => shows === "projection" && color === name,
     );
+    const [start, here, stop] = [0, t, 1].map((share) => along(path, share));
     const shift = (x, w) => mix(from[x] + from[w] / 2 - start[x], end[x] + end[w] / 2 - stop[x], t);
     brush.pen.save();
     brush.pen.translate(here.x + shift("x", "w"), here.y + shift("y", "h"));
     if (upright) brush.pen.rotate((Math.PI / 2) * ease(t, 0.2, 0.9));
-    if (parts.x && t < 0.55) brush.row("x", i, box);
-    brush.faintly(parts.x ? ease(t, 0.15, 0.5) : 1, () => brush.row(name, i, box));
+    if (t < 0.55) brush.row("x", i, box);
+    brush.faintly(ease(t, 0.15, 0.5), () => brush.row(name, i, box));
     if (t < 1) brush.frame(box, name);
     brush.pen.restore();
   }

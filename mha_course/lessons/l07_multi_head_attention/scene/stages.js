@@ -4,15 +4,6 @@ import { number } from "../../../widgets/dom.js";
 import { strongest } from "./numbers.js";
 
 /**
- * @typedef {object} Subject What the sentence of a stage is about.
- * @property {object} steps As `readSteps` returns them.
- * @property {number} head
- * @property {string} [word] The word that is followed, in quotes.
- * @property {string} [key] The key it attends to most.
- * @property {string} weight What it gives that key, and its score with it; empty where there is none.
- * @property {string} score
- * @property {string} attends What it attends to, as a clause; empty where no word is followed.
- *
  * @typedef {object} StageOfScene
  * @property {string} name
  * @property {string[]} [highlights] The parts of the picture that it shows in full; all without it.
@@ -25,14 +16,14 @@ import { strongest } from "./numbers.js";
  * @property {string[]} [moves] The parts that are there before, and move.
  * @property {number} [lines] The fraction of the motion from which lines from number to number are seen.
  * @property {number} [bars] The fraction from which it is seen what a number is made of.
- * @property {(it: Subject) => string} sentence
+ * @property {(subject: object) => string} sentence Of what `sentenceOf` knows.
  */
 
 const FAINT = 0.28; // what a stage does not show
-
-const after = (clause) => clause && `: ${clause}`;
 const ofHeads = { split: true, others: 0.25 };
 const ofAllHeads = { split: true, together: true };
+
+const after = (clause) => clause && `: ${clause}`;
 
 /** @type {StageOfScene} */
 const OVERVIEW = {

@@ -101,9 +101,7 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
             drawn = ax.text(x, y, words, ha=text["align"], va="baseline", **style)
 
 
-def _image(
-    ax: Axes, numbers: Array, box: Mapping[str, float], alpha: float, weights: bool
-) -> None:
+def _image(ax: Axes, numbers: Array, box: Mapping[str, float], alpha: float, weights: bool) -> None:
     extent = (box["x"], box["x"] + box["w"], box["y"] + box["h"], box["y"])
     options: Any = {"extent": extent, "aspect": "auto", "alpha": alpha, "interpolation": "nearest"}
     if weights:
@@ -150,9 +148,7 @@ def _draw_part(
     ax.add_patch(Rectangle((x - 1, y + top - 1), width + 2, cell + 2, fill=False, **frame))
 
 
-def _follow(
-    ax: Axes, plan: ScenePlan, stages: Mapping[str, Array], head: int, row: int
-) -> None:
+def _follow(ax: Axes, plan: ScenePlan, stages: Mapping[str, Array], head: int, row: int) -> None:
     """Draw lines from q to every key and from the weights to v, as thick as the numbers."""
     scores, weights = stages["scores"][head, row], stages["weights"][head, row]
     parts = plan.parts
