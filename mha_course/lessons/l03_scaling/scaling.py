@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -68,7 +69,11 @@ def saturation(head_dim: int, divisor: float) -> Saturation:
 
 def by_divisors(drawn: Draws, divisors: Iterable[float]) -> list[Saturation]:
     """Measure each divisor, a positive number, on the same draws."""
-    return [measure(drawn, lambda q, k, by=divisor: q @ k.mT / by) for divisor in divisors]
+    return [measure(drawn, partial(_scores, divisor=divisor)) for divisor in divisors]
+
+
+def _scores(q: Tensor, k: Tensor, divisor: float) -> Tensor:
+    return q @ k.mT / divisor
 
 
 @torch.enable_grad()

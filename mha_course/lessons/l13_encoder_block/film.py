@@ -117,9 +117,8 @@ class TrainingFilm(Player):
 
     def _means(self) -> NDArray[np.float64]:
         """Return the mean of the last losses at each step, of all at the first ones."""
-        return np.array(
-            [np.mean(self.losses[:n][-WINDOW:]) for n in range(1, 1 + len(self.losses))]
-        )
+        ends = range(1, len(self.losses) + 1)
+        return np.array([np.mean(self.losses[max(0, end - WINDOW) : end]) for end in ends])
 
     def _drawn(self) -> dict[str, Any]:
         frames = np.stack(self._frames)

@@ -78,9 +78,7 @@ function insideWeight({ S, value, word, hidden }, { head, row, column }, total) 
   const top = Math.max(...scores);
   const pair = `${word(row)} → ${word(column)} in head ${head}: `;
   if (Number.isNaN(top)) return { title, text: pair + number(total) };
-  const powers = scores.map((score, j) => {
-    return { name: word(j), value: Math.exp(score - top), highlighted: j === column };
-  });
+  const powers = scores.map((score, j) => ({ name: word(j), value: Math.exp(score - top) }));
   const sum = number(powers.reduce((all, { value }) => all + value, 0));
   const own = number(powers[column].value);
   const text = `${pair}exp(${number(scores[column])} − ${number(top)}) = ${own}, of the row's sum ${sum}: ${number(total)}`;

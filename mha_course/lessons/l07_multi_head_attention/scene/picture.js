@@ -86,13 +86,10 @@ export class Picture {
   imageOf(name, part, head, box) {
     const { x, y, w, h } = box;
     const place = { "data-part": name, "data-band": head };
-    if (part.transposed) {
-      // a row of the sheet is a word, and words stand side by side here
-      const upright = { x: 0, y: 0, w: h, h: w };
-      const transform = `matrix(0 1 1 0 ${x} ${y})`;
-      return imageOf(this.brush.sheet(name, head), upright, { ...place, transform });
-    }
-    return imageOf(this.brush.sheet(name, head), box, place);
+    // A row of the sheet is a word, and in a transposed matrix words stand side by side.
+    const level = { x: 0, y: 0, width: h, height: w, transform: `matrix(0 1 1 0 ${x} ${y})` };
+    const attributes = part.transposed ? { ...place, ...level } : place;
+    return imageOf(this.brush.sheet(name, head), box, attributes);
   }
 
   addMap(box, head) {
@@ -138,12 +135,10 @@ export class Picture {
     this.lines.style.opacity = since(lines);
     this.inside.style.opacity = cell ? 1 : since(bars);
     this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
-    const { left } = this.plan.bars;
-    if (inside !== this.explained || left !== this.left)
-      this.inside.replaceChildren(
-        ...(inside ? insideParts(inside, this.brush, this.plan.bars) : []),
-      );
-    Object.assign(this, { explained: inside, left });
+    const explained = `${this.plan.bars.left} ${inside?.text}`;
+    if (explained !== this.explained)
+      this.inside.replaceChildren(...insideParts(inside, this.brush, this.plan.bars));
+    this.explained = explained;
   }
 
   /** Light the word that is followed, and let the head that is followed unfold. */

@@ -56,7 +56,8 @@ def attention_scene(
     cell = SIDE / S
     for i, j in zip(*hidden.nonzero(), strict=True):
         corner = plan.parts["weights"]["x"] + j * cell, TOP + i * cell
-        ax.add_patch(Rectangle(corner, cell, cell, linewidth=0, **HATCH))
+        hatch: Any = HATCH
+        ax.add_patch(Rectangle(corner, cell, cell, linewidth=0, **hatch))
     for h, box in enumerate(plan.heads):
         area = {**box, "w": box["side"], "h": box["side"]}
         _image(ax, stages["weights"][h], area, 1 if h == head else 0.55, True)

@@ -260,21 +260,13 @@ class Scene extends Stage {
     const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // at what stands still
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
-    const inside = this.inside(shown);
+    const inside = shown && lookInside(this.steps, shown);
     this.bringInSight(view.stage);
     this.motion.draw(view);
     this.picture.show(view, cell, inside);
     this.write(view, inside && (cell || view.fraction === 1) ? inside.text : "");
     const { serial } = this.steps;
     this.root.dataset.drawn = `${serial} ${view.stage} ${view.row} ${view.head} ${view.fraction}`;
-  }
-
-  /** Say what a number is made of, in the same object for the same number: to draw it anew takes time. */
-  inside(shown) {
-    const key = shown && JSON.stringify([this.steps.serial, shown]);
-    if (key !== this.shownBefore?.key)
-      this.shownBefore = { key, inside: shown && lookInside(this.steps, shown) };
-    return this.shownBefore?.inside ?? null;
   }
 
   /** Where the picture is wider than its place, bring into sight what a stage begins with, and the bars below it. */
