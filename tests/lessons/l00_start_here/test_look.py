@@ -79,4 +79,3 @@ def test_the_model_travels_with_pages_without_a_kernel_alone(monkeypatch):
     monkeypatch.setenv(figures.SITE, "on")
     data, _ = widget._repr_mimebundle_()
     assert "readWeights" in data[DECK_VIEW]["state"]
-    assert len(data[DECK_VIEW]["state"]) < 260_000
