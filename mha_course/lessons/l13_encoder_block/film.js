@@ -155,12 +155,10 @@ class Film {
   drawArcs() {
     const { shown, head, row } = this.view();
     if (!this.width) return; // it is out of sight
-    const words = { queries: this.options.tokens, keys: this.options.tokens };
-    const { colours } = this.options;
-    const colour = colours[head % colours.length];
-    const style = { colour, width: this.width, height: ARCS };
-    const weights = this.weightsOf(shown, head);
-    this.arcs.draw({ ...words, weights, follow: this.pointed ?? row, ...style });
+    const { tokens, colours } = this.options;
+    const style = { colour: colours[head % colours.length], width: this.width, height: ARCS };
+    const [weights, follow] = [this.weightsOf(shown, head), this.pointed ?? row];
+    this.arcs.draw({ queries: tokens, keys: tokens, weights, follow, ...style });
   }
 
   draw() {

@@ -144,7 +144,7 @@ export class Motion {
   }
 
   multiply(fraction) {
-    const { steps, head, row, key, D } = this;
+    const { brush, steps, head, row, key, D } = this;
     const { parts, total } = lookInside(steps, { name: "scores", head, row, column: key });
     const { bars, base, most } = barsOf(parts, this.plan.bars);
     let fallen = 0;
@@ -153,20 +153,18 @@ export class Motion {
       const [meets, falls] = [ease(late, 0.18, 0.3), ease(late, 0.42, 0.54)];
       if (falls === 1) fallen += bar.value;
       const d = Number(bar.name); // not a number where it sums up what has no room
-      if (d < D && meets < 1) {
-        const to = { ...bar, h: 11 };
-        const [fromQ, fromK] = [this.cell("q", d), this.cell("k", d, key)];
-        const goes = [ease(late, 0.02, 0.16), ease(late, 0.06, 0.2)];
-        this.factor("q", row, d, mixBox(fromQ, { ...to, y: base - 33 }, goes[0]), goes[0], meets);
-        this.factor("k", key, d, mixBox(fromK, { ...to, y: base - 14 }, goes[1]), goes[1], meets);
-      }
+      if (d < D)
+        brush.faintly(1 - meets, () => {
+          this.factor("q", row, d, { ...bar, y: base - 33, h: 11 }, ease(late, 0.02, 0.16), -5);
+          this.factor("k", key, d, { ...bar, y: base - 14, h: 11 }, ease(late, 0.06, 0.2), 22);
+        });
       if (meets > 0 && falls < 1) this.multiplied(bar, base, most, meets, falls);
     }
     if (!fallen) return;
     const goal = this.cell("scores", key);
     const sum = fraction > 0.64 ? total : fallen;
-    this.brush.values("scores", [sum], goal);
-    if (fraction < 0.84) this.brush.write(number(sum), goal.x + goal.w / 2, goal.y - 4, "accent");
+    brush.values("scores", [sum], goal);
+    if (fraction < 0.84) brush.write(number(sum), goal.x + goal.w / 2, goal.y - 4, "accent");
   }
 
   /** Draw a product that grows, and falls into its score. */
@@ -181,14 +179,12 @@ export class Motion {
   }
 
   /** Draw a number of q or k on its way to where it is multiplied. */
-  factor(name, row, d, box, goes, meets) {
+  factor(name, row, d, to, goes, below) {
     const value = this.value(name, this.head, row, d);
-    const y = box.y + (name === "q" ? -5 : 22);
-    this.brush.faintly(1 - meets, () => {
-      this.brush.values(name, [value], box);
-      this.brush.frame(box, name);
-      if (goes === 1) this.brush.write(number(value), box.x + 10, y, name);
-    });
+    const box = mixBox(this.cell(name, d, row), to, goes);
+    this.brush.values(name, [value], box);
+    this.brush.frame(box, name);
+    if (goes === 1) this.brush.write(number(value), box.x + 10, box.y + below, name);
   }
 
   /** The row of scores rises as bars, passes the division, which makes them smaller, and the mask's door. */
@@ -288,13 +284,12 @@ export class Motion {
     const flying = [];
     for (let j = 0; j < S; j++) {
       const weight = this.value("weights", head, row, j);
-      const own = indices(D).map((d) => this.value("v", head, j, d));
       const pours = ease(fraction, 0.34 + (0.26 * j) / S, 0.54 + (0.26 * j) / S);
       const from = this.place("v", j, head);
       const size = mix(from.h, goal.h * Math.min(1, weight), shrinks);
       const small = { ...from, y: from.y + (from.h - size) / 2, h: size };
       const box = mixBox(small, { ...goal, y: goal.y + (goal.h - size) / 2, h: size }, pours);
-      const values = own.map((value) => value * mix(1, weight, shrinks));
+      const values = indices(D).map((d) => this.value("v", head, j, d) * mix(1, weight, shrinks));
       if (pours < 1) flying.push({ j, weight, box, values });
       else for (const d of sum.keys()) sum[d] += values[d];
     }

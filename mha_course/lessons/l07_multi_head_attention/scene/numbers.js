@@ -94,13 +94,11 @@ function insideContext({ S, value, word }, { head, row, column }, total) {
   return { title, parts, text };
 }
 
-function insideOut({ H, value, arrays, word, most }, { row, column }, total) {
+function insideOut({ H, value, arrays, word }, { row, column }, total) {
   const title = `out of ${word(row)}, number ${column}`;
   if (!arrays.parts) return { title, text: `${title}: ${number(total)}` };
   const added = (h) => ({ name: `head ${h}`, value: value("parts", h, row, column) });
   const parts = [...indices(H).map(added), { name: "bias", value: arrays.bias[column] }];
-  const remainder = total - parts.reduce((sum, part) => sum + part.value, 0);
-  if (Math.abs(remainder) > 1e-3 * most.out) parts.push({ name: "other", value: remainder });
   const listed = parts.map((part) => `${part.name} ${number(part.value, true)}`).join(", ");
   return { title, parts, text: `${title}: ${listed} = ${number(total)}` };
 }

@@ -141,9 +141,7 @@ class Scene extends Stage {
   }
 
   point(place) {
-    const hover = place?.name ? place : null;
-    if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
-    this.hover = hover;
+    this.hover = place?.name ? place : null;
     this.soon();
   }
 
