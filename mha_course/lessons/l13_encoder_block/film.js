@@ -145,8 +145,7 @@ class Film {
     setText(this.rise.heading, `Weight from ${this.words[row]} to ${this.words[column]}`);
     const S = this.words.length;
     for (let h = 0; h < this.H; h++) {
-      const place = (snapshot) => ((snapshot * this.H + h) * S + row) * S + column;
-      const weights = list(this.newest + 1, (snapshot) => this.weights[place(snapshot)] / 255);
+      const weights = list(this.newest + 1, (n) => this.weightsOf(n, h)[row * S + column]);
       this.rise.draw(h, weights, every, 1);
       this.rise.lines[h].classList.toggle("chosen", h === head);
     }

@@ -20,10 +20,7 @@ TYPED = (
     "the cat",
     "cat",
     "the the the cat",
-    *(
-        f"the {typo} cat"
-        for typo in ("cta", "hungryy,", "x" * 30, "ITS", "greedly", "zz", "<maks>")
-    ),
+    *(f"the {typo} cat" for typo in ("cta", "hungryy,", "x" * 30, "ITS", "zz", "<maks>")),
     *(word[1::-1] + word[2:] for word in vocabulary() if word[:2] != word[1::-1]),
     "the grey cat was hungry",
     "",
