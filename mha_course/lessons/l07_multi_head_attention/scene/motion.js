@@ -333,7 +333,8 @@ export class Motion {
     const [x, out] = [this.place("x", row), this.place("out", row)];
     const ring = { x: out.x + out.w + 18, y: plan.top + plan.side / 2 };
     const { path } = plan.strokes.find(({ shows }) => shows === "residual");
-    const { x: x0, y: y0 } = along(path, ease(fraction, 0.5, 0.92));
+    const fromRow = `M${x.x + x.w / 2} ${x.y}${path.replace("M", "L")}`;
+    const { x: x0, y: y0 } = along(fromRow, ease(fraction, 0.5, 0.92));
     const shrinks = ease(fraction, 0.82, 0.94);
     const size = { w: mix(x.w, 14, shrinks), h: mix(x.h, 6, shrinks) };
     const small = { x: ring.x - 7, y: ring.y - 3, w: 14, h: 6 };
