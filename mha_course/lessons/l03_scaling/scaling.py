@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from mha_course import example
-from mha_course.errors import require
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
 QUERIES, KEYS, VALUE_WIDTH = 400, 64, 16
@@ -63,24 +63,17 @@ def draw_fresh(head_dim: int, num_heads: int) -> Draws:
 
 
 def saturation(head_dim: int, divisor: float) -> Saturation:
-    """Let unit-normal queries of width D attend to their keys, q · k divided by a number.
-
-    Raises: ValueError unless both are positive.
-    """
-    if head_dim < 1 or divisor <= 0:
-        raise ValueError(
-            f"saturation: head_dim and divisor must be positive, got {head_dim} and {divisor}"
-        )
-    return measure(draw(head_dim), lambda q, k: q @ k.mT / divisor)
+    """Let unit-normal queries of width D attend to their keys, q · k divided by a number > 0."""
+    return by_divisors(draw(head_dim), [divisor])[0]
 
 
 def by_divisors(drawn: Draws, divisors: Iterable[float]) -> list[Saturation]:
     """Measure each divisor, a positive number, on the same draws."""
+    return [measure(drawn, partial(_scores, divisor=divisor)) for divisor in divisors]
 
-    def divided_by(divisor: float) -> Callable[[Tensor, Tensor], Tensor]:
-        return lambda q, k: q @ k.mT / divisor
 
-    return [measure(drawn, divided_by(divisor)) for divisor in divisors]
+def _scores(q: Tensor, k: Tensor, divisor: float) -> Tensor:
+    return q @ k.mT / divisor
 
 
 @torch.enable_grad()
@@ -118,9 +111,8 @@ def train_with(
     """Train the model of the running example, its scores divided by another number than √D; return
     it, and all losses.
 
-    Everything else is equal: the start, the sentences, the hidden words. Args: divisor is positive.
+    Everything else is equal: the start, the sentences, the hidden words.
     """
-    require(divisor > 0, "train_with", "divisor must be positive", expected="> 0", got=f"{divisor}")
     model = example.new_model(seed)
     for block in model.blocks:
         root = math.sqrt(block.attention.d_model / block.attention.num_heads)

@@ -145,8 +145,7 @@ class Film {
     setText(this.rise.heading, `Weight from ${this.words[row]} to ${this.words[column]}`);
     const S = this.words.length;
     for (let h = 0; h < this.H; h++) {
-      const place = (snapshot) => ((snapshot * this.H + h) * S + row) * S + column;
-      const weights = list(this.newest + 1, (snapshot) => this.weights[place(snapshot)] / 255);
+      const weights = list(this.newest + 1, (n) => this.weightsOf(n, h)[row * S + column]);
       this.rise.draw(h, weights, every, 1);
       this.rise.lines[h].classList.toggle("chosen", h === head);
     }
@@ -155,12 +154,10 @@ class Film {
   drawArcs() {
     const { shown, head, row } = this.view();
     if (!this.width) return; // it is out of sight
-    const words = { queries: this.options.tokens, keys: this.options.tokens };
-    const { colours } = this.options;
-    const colour = colours[head % colours.length];
-    const style = { colour, width: this.width, height: ARCS };
-    const weights = this.weightsOf(shown, head);
-    this.arcs.draw({ ...words, weights, follow: this.pointed ?? row, ...style });
+    const { tokens, colours } = this.options;
+    const style = { colour: colours[head % colours.length], width: this.width, height: ARCS };
+    const [weights, follow] = [this.weightsOf(shown, head), this.pointed ?? row];
+    this.arcs.draw({ queries: tokens, keys: tokens, weights, follow, ...style });
   }
 
   draw() {

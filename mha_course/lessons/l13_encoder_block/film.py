@@ -26,6 +26,7 @@ from mha_course.widgets.base import esm, style
 from mha_course.widgets.player import Player
 
 HERE = Path(__file__).parent
+LAYER = 1  # whose heads are shown
 PAUSE = 70  # milliseconds that a snapshot stays when the film plays
 SENT = 5  # snapshots that go to the browser together while a model trains
 WINDOW = 25  # steps over which losses are averaged
@@ -35,8 +36,7 @@ class TrainingFilm(Player):
     """Show heads, a sentence with arcs, and the loss: live while a model trains, then a player.
 
     Args: model is still untrained, and its heads are the first snapshot; steps is how many it will
-        be trained for, every how many lie between two calls of look; layer is the one whose heads
-        are shown.
+        be trained for, every how many lie between two calls of look.
     """
 
     _esm = esm("film.js", folder=HERE)
@@ -44,11 +44,9 @@ class TrainingFilm(Player):
     row = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
 
-    def __init__(
-        self, model: MaskedWordModel, *, steps: int, every: int = 5, layer: int = 1
-    ) -> None:
+    def __init__(self, model: MaskedWordModel, *, steps: int, every: int = 5) -> None:
         tokens = SENTENCE.split()
-        self._layer, self._row, self._column = layer, tokens.index("it"), tokens.index("cat")
+        self._row, self._column = tokens.index("it"), tokens.index("cat")
         self._ids, _ = encode([tokens])  # (1, S)
         self.losses: list[float] = []  # one for each step of the training
         self._frames: list[NDArray[np.uint8]] = []  # N of (H, S, S)
@@ -72,7 +70,7 @@ class TrainingFilm(Player):
         """Add a snapshot of the model after a number of steps."""
         if step == 0 and self._frames:
             return  # it is there already
-        weights = model.attention_weights(self._ids.to(model.device))[self._layer, 0]  # (H, S, S)
+        weights = model.attention_weights(self._ids.to(model.device))[LAYER, 0]  # (H, S, S)
         self._frames.append((255 * weights.detach().cpu().numpy()).round().astype("u1"))
         if len(self._frames) % SENT == 1 or step == self.options["steps"]:
             self.text = self._sentence()
@@ -111,7 +109,7 @@ class TrainingFilm(Player):
         rise = self._to_target()
         weights = [f"{rise[i]:.2f} at step {self._step(i)}" for i in self.moments]
         text = f"How much of its weight “it” puts on “cat” in head {self._best()} of layer "
-        text += f"{self._layer}: {', '.join(dict.fromkeys(weights))}."
+        text += f"{LAYER}: {', '.join(dict.fromkeys(weights))}."
         if self.losses:
             first, last = np.mean(self.losses[:WINDOW]), np.mean(self.losses[-WINDOW:])
             text += f" The loss goes from {first:.2f} to {last:.2f} nats a word."
@@ -119,10 +117,8 @@ class TrainingFilm(Player):
 
     def _means(self) -> NDArray[np.float64]:
         """Return the mean of the last losses at each step, of all at the first ones."""
-        sums = np.cumsum([0.0, *self.losses])
-        ends = np.arange(1, len(sums))
-        starts = np.maximum(0, ends - WINDOW)
-        return (sums[ends] - sums[starts]) / (ends - starts)
+        ends = range(1, len(self.losses) + 1)
+        return np.array([np.mean(self.losses[max(0, end - WINDOW) : end]) for end in ends])
 
     def _drawn(self) -> dict[str, Any]:
         frames = np.stack(self._frames)
@@ -135,8 +131,9 @@ class TrainingFilm(Player):
         above, below = figure.subplots(2, 1, height_ratios=(2.5, 3))
         rows = self.weights[self.moments, self._best(), self._row]  # (4, S)
         names = [f"{n}: step {self._step(i)}" for n, i in enumerate(self.moments, 1)]
-        style: dict[str, Any] = {"queries": names, "keys": self.options["tokens"], "scale": WEIGHTS}
-        plots.heatmap(rows, annotate=True, title=f"“it” in head {self._best()}", ax=above, **style)
+        style: dict[str, Any] = {"keys": self.options["tokens"], "annotate": True, "ax": above}
+        title = f"“it” in head {self._best()}"
+        plots.heatmap(rows, queries=names, title=title, scale=WEIGHTS, **style)
         above.set(xlabel="", ylabel="")
         steps = range(1, len(self.losses) + 1)
         below.plot(steps, self.losses, color=plots.BAR, alpha=0.45, linewidth=1, label="each step")

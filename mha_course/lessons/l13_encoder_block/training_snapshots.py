@@ -6,12 +6,11 @@ Axes: L layers, N sentences, H heads, S tokens of a sentence.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 from torch import Tensor
 
-from mha_course.datasets.grammar import Sentence, sentences
+from mha_course.datasets.grammar import sentences
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
 
@@ -37,12 +36,7 @@ def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     >>> snapshot(new_model(0), 0).pronoun.shape
     torch.Size([2, 4])
     """
-    texts = _test_sentences()
+    texts = sentences(300, "test", seed=2)
     weights = head_analysis.all_weights(model, texts)  # (L, N, H, S, S)
     pronoun = head_analysis.relation_weights(weights, texts, "pronoun")  # (L, H)
     return Snapshot(step, pronoun, head_analysis.accuracy(model, texts, "pronoun"))
-
-
-@cache
-def _test_sentences() -> tuple[Sentence, ...]:
-    return tuple(sentences(300, "test", seed=2))

@@ -64,11 +64,6 @@ def test_what_people_divide_by():
     assert scaling.divisors(16, 4) == {"√D": 4, "nothing": 1, "D": 16, "√C": 8}
 
 
-def test_an_experiment_that_cannot_be_run():
-    with pytest.raises(ValueError, match="head_dim and divisor must be positive, got 0 and 1"):
-        scaling.saturation(0, 1)
-
-
 @pytest.mark.parametrize("head_dim", [32, 128])
 def test_fresh_linears_spread_scores_by_a_third_of_theory(head_dim):
     """nn.Linear draws weights of variance 1 / (3C), so q and k have variance 1/3."""

@@ -13,9 +13,8 @@ from mha_course.attention import (
     split_heads,
 )
 from mha_course.errors import ShapeError
-from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
+from mha_course.lessons.l07_multi_head_attention.scene.plan import HEIGHT, WIDTH, ScenePlan
 from mha_course.lessons.l07_multi_head_attention.scene.widget import AttentionScene
-from mha_course.plots.scales import palettes
 
 WORDS = ["it", "was", "the", "grey", "cat"]
 
@@ -59,14 +58,6 @@ def test_all_numbers_are_sent_once_as_they_were(mha, draw):
         assert np.array_equal(arrays[name], given.ravel()), name
     assert np.array_equal(arrays["x"], x.numpy().astype(np.float32).ravel())
     assert made.state["masked"]
-    # of the scene's palette, 0 is the page's paper
-    fading, given = (
-        np.frombuffer(each["signed"], "u1").reshape(256, 4)
-        for each in (made.options["palettes"], palettes())
-    )
-    ends = given[[0, -1]]
-    assert (fading[[0, -1]] == ends).all()
-    assert fading[127:129, 3].max() < 10
     alone = AttentionScene(mha.steps(x[:1]), tokens=WORDS)  # steps and tokens are enough
     assert not {"x", "parts", "bias"} & set(alone.state["arrays"])
     assert "x" not in alone.state["plan"]["parts"]
@@ -80,20 +71,6 @@ def test_what_heads_add_makes_out_with_the_bias(mha, draw):
         parts = head_contributions(steps.context, mha.out_proj.weight)[0].numpy()  # (H, S, C)
     np.testing.assert_allclose(arrays["parts"], parts.ravel(), atol=1e-5)
     np.testing.assert_allclose(parts.sum(0) + arrays["bias"], steps.out[0].detach(), atol=1e-5)
-
-
-def test_the_running_example_is_light():
-    found = example.load()
-    steps = found.mha.steps(found.x)
-    made = AttentionScene(
-        steps, tokens=found.tokens, x=found.x, out_proj=found.mha.out_proj, follow="it", head=1
-    )
-    assert made.row == 12
-    assert "in head 1 “it” puts 0.96 on “cat”" in made.text
-    arrays = sum(map(len, made.state["arrays"].values()))
-    assert (
-        arrays + len(str(made.state["plan"])) + len(str(made._esm)) + len(str(made._css)) < 300_000
-    )
 
 
 def learners(split):
@@ -199,6 +176,7 @@ def test_a_sentence_that_is_typed_takes_the_place_of_the_given_one(recompute, yo
     steps, x = course(example.SENTENCE)
     words = example.SENTENCE.split()
     made = AttentionScene(steps, tokens=words, x=x, recompute=recompute, follow="it", head=1)
+    assert "in head 1 “it” puts 0.96 on “cat”" in made.text
     assert made.options["controls"][0]["start"] == example.SENTENCE
     typed = "the loud cat was hungry , so it ate greedily"
     assert ask(made, sentence=typed) == ""
@@ -233,20 +211,9 @@ def test_stages_of_two_sentences_are_never_mixed(scene):
     assert made.state["S"] == 5
 
 
-def fail():
-    raise ValueError("no\nheads")
-
-
-def interrupt():
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (fail, "your function: ValueError: no heads"),
-        (interrupt, "your function was interrupted"),
-        (lambda: None, "your function returns nothing yet (None)"),
         (lambda: torch.zeros(2, 1, 4, 5, 5).unbind(), "your function returned something else: out"),
         (lambda: 3, "your function: recompute: it must return two tensors"),
     ],
@@ -264,7 +231,6 @@ def test_errors_of_a_function_are_one_line_and_the_picture_stays(scene, function
     ("sizes", "change", "said"),
     [
         ([(1, 5)], {"tokens": WORDS[:3]}, "every row. expected 5 names, got 3 names"),
-        ([(1, 5)], {"tokens": "it was"}, "tokens must name every row"),
         ([(1, 5)], {"x": torch.zeros(1, 4, 24)}, "x does not fit q. expected (S, C) = (5, 24)"),
         ([(2, 5)], {}, "fix: weights[0]"),
         ([(1, 40)], {"tokens": range(40)}, "expected S <= 32, got S=40"),
@@ -287,7 +253,7 @@ def test_nothing_lies_outside_the_picture_or_over_another_matrix(S, H, D):
         assert x >= 0
         assert y >= 0
         assert x + w <= WIDTH
-        assert y + h <= plan.sizes.height
+        assert y + h <= HEIGHT
         for left, top, wide, tall in boxes[:n]:
             assert x >= left + wide or left >= x + w or y >= top + tall or top >= y + h
     for text in plan.texts:

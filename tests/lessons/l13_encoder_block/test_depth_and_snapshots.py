@@ -119,20 +119,6 @@ def test_blocks_are_drawn_as_said():
 # Watching
 
 
-@pytest.mark.weekly
-def test_watching_looks_when_asked_and_keeps_copies():
-    watched, seen = example.new_model(5), []
-
-    def look(model, step):
-        seen.append(training_snapshots.snapshot(model, step))
-
-    how = {"steps": 6, "lr": 3e-3, "progress": False, "look": look, "every": 4}
-    models.train(watched, example.training_batches(5), models.masked_word_loss, **how)
-    assert [snapshot.step for snapshot in seen] == [0, 4, 6]
-    assert not torch.equal(seen[1].pronoun, seen[0].pronoun)
-    assert all(parameter.requires_grad for parameter in watched.parameters())
-
-
 def test_a_snapshot_holds_what_the_measures_say():
     model, texts = example.trained_model(), grammar.sentences(300, "test", seed=2)
     snapshot = training_snapshots.snapshot(model, 3000)

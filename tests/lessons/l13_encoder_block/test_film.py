@@ -76,8 +76,3 @@ def test_a_training_without_such_a_head_has_moments_too(film, shares):
     assert all(0 <= moment < len(shares) for moment in film.moments)
     assert film.png().startswith(b"\x89PNG")
     assert "loss" not in film._sentence()
-
-
-def test_a_film_of_a_lesson_fits_its_size(film):
-    put_snapshots(film, [0.5] * 161)  # 800 steps, one snapshot in five
-    assert len(film._drawn()["weights"]) <= 150_000

@@ -1,7 +1,7 @@
 // What a number is made of, as bars below the matrices.
 
 import { number, svg } from "../../../widgets/dom.js";
-import { shade } from "../../../widgets/matrix.js";
+import { rgbOf, shade } from "../../../widgets/matrix.js";
 import { line, rect } from "./shapes.js";
 
 const WIDE = 20; // a bar
@@ -9,8 +9,7 @@ const [STEP, STEP_WITH_WORDS, FEW] = [44, 62, 9]; // from bar to bar; few have w
 const LEAST_ROOM = 300; // where there is less, the readout alone says it
 
 /** Write a colour (alpha, blue, green, red) as style sheets do. */
-export const cssOf = (colour) =>
-  `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255} / ${(colour >>> 24) / 255})`;
+export const cssOf = (colour) => `rgb(${rgbOf(colour).join(" ")} / ${(colour >>> 24) / 255})`;
 
 /** Return where the bars of these parts stand, and y of 0: from the lowest to the highest they are `tall`. */
 export function barsOf(parts, { left, room, top, tall }) {
@@ -29,9 +28,10 @@ export function barsOf(parts, { left, room, top, tall }) {
   return { bars, base, below: base - low * unit + 14, most: Math.max(high, -low) || 1 };
 }
 
-/** Draw the bars, with a heading that says what the number is; small numbers are left out where they would touch. */
-export function insideParts({ title, parts, total, note = "" }, brush, place) {
-  if (place.room < LEAST_ROOM) return [];
+/** Draw the bars of a number, if there is one, with a heading; small numbers are left out where they would touch. */
+export function insideParts(inside, brush, place) {
+  if (!inside || place.room < LEAST_ROOM) return [];
+  const { title, parts, total, note } = inside;
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
   const heading = text(title, place.left, place.top, "ink bold large left");
   heading.append(svg("tspan", { class: "plain", dx: 8 }, `= ${number(total)}`));
@@ -40,11 +40,9 @@ export function insideParts({ title, parts, total, note = "" }, brush, place) {
   const { bars, base, below, most } = barsOf(parts, place);
   const colours = brush.signed(most);
   const least = place.room < parts.length * STEP ? most / 20 : 0;
-  const nodes = bars.flatMap(({ name, value, highlighted, ...box }) => [
+  const nodes = bars.flatMap(({ name, value, ...box }) => [
     rect("zero", box),
-    rect(highlighted ? "highlighted" : "", box, {
-      style: `fill: ${cssOf(shade(value, colours))}`,
-    }),
+    rect("", box, { style: `fill: ${cssOf(shade(value, colours))}` }),
     text(Math.abs(value) < least ? "" : number(value), box.x + WIDE / 2, Math.min(box.y, base) - 4),
     text(name, box.x + WIDE / 2, below, "muted center"),
   ]);

@@ -8,14 +8,13 @@ import { cellsOf, painted } from "./shapes.js";
 const NAMES = ["q", "k", "v", "ink", "muted", "line", "paper-line", "accent", "zero"];
 
 export class Brush {
-  canvas = make("canvas", "motion");
+  canvas = make("canvas", { className: "motion", ariaHidden: true });
   pen = this.canvas.getContext("2d");
   probes = make("span", { className: "probes", hidden: true });
 
   constructor(palettes) {
     this.palettes = palettes;
     this.probes.append(...NAMES.map((name) => make("i", `probe ${name}`)));
-    this.canvas.ariaHidden = true;
   }
 
   /** Take the numbers of a pass. */

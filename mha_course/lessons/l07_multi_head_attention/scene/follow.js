@@ -1,16 +1,10 @@
 // The word that is followed: its row in every matrix, its scores as lines to the keys, its weights as lines to the
-// values. Each thing says how visible it is at a stage.
+// values. Each thing is a node, and `at`, which says how visible it is at a stage, from 0 to 1.
 
 import { number, svg } from "../../../widgets/dom.js";
 import { boxOf, indices } from "./layout.js";
 import { line, outline, rect } from "./shapes.js";
 import { isMade, visibilityOf } from "./stages.js";
-
-/**
- * @typedef {object} Thing Something in the picture.
- * @property {SVGElement} node
- * @property {(stage: number) => number} at How visible it is at a stage, from 0 to 1.
- */
 
 /** Return how visible a thing is that belongs to several parts: as the palest of them. */
 const palest =
@@ -21,10 +15,7 @@ const palest =
 /** Return how visible a thing is that is there only with a part. */
 const onceMade = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage) : 0);
 
-/**
- * Return the lines from q to every key, and from the weights to the values.
- * @returns {Thing[]}
- */
+/** Return the lines from q to every key, and from the weights to the values. */
 export function linesOf({ plan, value, word, S }, { row, head, best }) {
   const { q, k, v, scores, weights } = plan.parts;
   const { top, side } = plan;
@@ -59,10 +50,7 @@ export function linesOf({ plan, value, word, S }, { row, head, best }) {
   return things;
 }
 
-/**
- * Return the frames around the row in every matrix, veils over the other rows, and lines from row to row.
- * @returns {Thing[]}
- */
+/** Return the frames around the row in every matrix, veils over the other rows, and lines from row to row. */
 export function rowsOf({ plan, S }, { row }) {
   const { x, q, scores, weights, context, out } = plan.parts;
   const { top, side } = plan;
@@ -72,23 +60,16 @@ export function rowsOf({ plan, S }, { row }) {
   for (const [name, part] of Object.entries({ x, q, scores, weights, context, out })) {
     if (!part) continue;
     const wide = { x: part.x - 2, w: part.w + 4 };
-    const veils = svg(
-      "g",
-      {},
-      rect("veil", { ...wide, y: top - 2, h: row * cell + 2 }),
-      rect("veil", { ...wide, y: y + cell, h: (S - row - 1) * cell + 2 }),
-    );
-    things.push({ node: veils, at: () => 1 });
+    const above = rect("veil", { ...wide, y: top - 2, h: row * cell + 2 });
+    const below = rect("veil", { ...wide, y: y + cell, h: (S - row - 1) * cell + 2 });
+    things.push({ node: svg("g", {}, above, below), at: () => 1 });
     const frame = outline({ x: part.x, y, w: part.w, h: cell }, "accent");
     things.push({ node: frame, at: (stage) => visibilityOf(name, stage) });
   }
-  const through = [
-    [x, q, palest("x", "q")],
-    [scores, weights, palest("scaling")],
-    [context, out, palest("output")],
-  ];
-  for (const [from, to, at] of through)
-    if (from)
-      things.push({ node: line(`M${from.x + from.w + 3} ${y + cell / 2}H${to.x - 3}`, 1.5), at });
+  const through = (from, to, at) =>
+    things.push({ node: line(`M${from.x + from.w + 3} ${y + cell / 2}H${to.x - 3}`, 1.5), at });
+  if (x) through(x, q, palest("x", "q"));
+  through(scores, weights, palest("scaling"));
+  through(context, out, palest("output"));
   return things;
 }

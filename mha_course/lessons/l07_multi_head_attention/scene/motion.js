@@ -9,18 +9,11 @@ import { lookInside } from "./numbers.js";
 import { isUnfolded, stageAt } from "./stages.js";
 
 const TALL = 58; // pixels of the longest bar of a row
-const CURVES = {
-  q: ([x, y], [to, end]) => [[x, y], [(x + to) / 2, y], [(x + to) / 2, end], [to, end]],
-  k: ([x, y], [to, end]) => [[x, y], [x + 90, y], [x + 70, end], [to, end]],
-  v: ([x, y], [to, end], low) => [[x, y], [x + 60, low], [to - 200, low + 30], [to, end]],
-}; // prettier-ignore
 
-/** Return the point of a curve of four points. */
-function pointOf([a, b, c, d], t) {
-  const s = 1 - t;
-  const at = (i) =>
-    s * s * s * a[i] + 3 * s * s * t * b[i] + 3 * s * t * t * c[i] + t * t * t * d[i];
-  return [at(0), at(1)];
+/** Return the point at a share of the length of a path. */
+function along(d, share) {
+  const path = svg("path", { d });
+  return path.getPointAtLength(share * path.getTotalLength());
 }
 
 export class Motion {
@@ -34,9 +27,10 @@ export class Motion {
     this.brush.clear();
     const move = this[stageAt(stage).name.replace(" ", "_")];
     if (stage < 0 || (fraction === 1 && stageAt(stage).name !== "scaling")) return;
-    const { S, H, D, value, word, masked, plan } = steps;
-    Object.assign(this, { steps, S, H, D, value, word, masked, plan, parts: plan.parts });
-    Object.assign(this, { stage, head, row: Math.max(row, 0) });
+    if (!steps.plan.parts.x && stage < 2) return; // nothing can come from an x that is not known
+    const { S, H, D, value, plan } = steps;
+    Object.assign(this, { steps, S, H, D, value, plan, parts: plan.parts, stage, head });
+    this.row = Math.max(row, 0);
     this.rest = row < 0 ? 1 : 0.4; // of rows that are not followed
     this.key = best?.column ?? 0;
     move.call(this, fraction);
@@ -69,7 +63,6 @@ export class Motion {
 
   /** Rows of numbers come out of their words. */
   input(fraction) {
-    if (!this.parts.x) return;
     for (let i = 0; i < this.S; i++) {
       const begin = 0.05 + (0.65 * i) / this.S;
       const t = ease(fraction, begin, begin + 0.3);
@@ -89,21 +82,22 @@ export class Motion {
   }
 
   project(name, i, t) {
-    const { brush } = this;
-    const [end, matrix] = [this.place(name, i), this.parts[name]];
-    const from = this.parts.x ? this.place("x", i) : { ...this.place("q", i), x: 76, w: 52 };
-    const upright = Boolean(matrix.transposed);
+    const { brush, parts, plan } = this;
+    const [from, end] = [this.place("x", i), this.place(name, i)];
+    const upright = Boolean(parts[name].transposed);
     const [long, thick] = upright ? [end.h, end.w] : [end.w, end.h];
-    const centre = ({ x, y, w, h }) => [x + w / 2, y + h / 2];
-    const low = this.plan.top + this.plan.side + 34;
-    const [x, y] = pointOf(CURVES[name](centre(from), centre(end), low), t);
     const [w, h] = [mix(from.w, long, t), mix(from.h, thick, t)];
     const box = { x: -w / 2, y: -h / 2, w, h };
+    const { path } = plan.strokes.find(
+      ({ shows, color }) => shows === "projection" && color === name,
+    );
+    const [start, here, stop] = [0, t, 1].map((share) => along(path, share));
+    const shift = (x, w) => mix(from[x] + from[w] / 2 - start[x], end[x] + end[w] / 2 - stop[x], t);
     brush.pen.save();
-    brush.pen.translate(x, y);
+    brush.pen.translate(here.x + shift("x", "w"), here.y + shift("y", "h"));
     if (upright) brush.pen.rotate((Math.PI / 2) * ease(t, 0.2, 0.9));
-    if (this.parts.x && t < 0.55) brush.row("x", i, box);
-    brush.faintly(this.parts.x ? ease(t, 0.15, 0.5) : 1, () => brush.row(name, i, box));
+    if (t < 0.55) brush.row("x", i, box);
+    brush.faintly(ease(t, 0.15, 0.5), () => brush.row(name, i, box));
     if (t < 1) brush.frame(box, name);
     brush.pen.restore();
   }
@@ -111,15 +105,12 @@ export class Motion {
   /** q, k and v are cut; the head that is followed unfolds, the others fold. */
   head_splitting(fraction) {
     const { brush } = this;
-    const unfolded = ease(fraction, 0.3, 1);
+    const [cut, unfolded] = [ease(fraction, 0.04, 0.25), ease(fraction, 0.3, 1)];
     for (const name of ["q", "k", "v"]) {
       const boxes = this.heads(name, name, unfolded, mix(1, 0.25, unfolded));
       for (const { x, y, w, h } of boxes.slice(1)) {
-        const cut = ease(fraction, 0.04, 0.25);
-        const edge = this.parts[name].transposed
-          ? { x, y, w: cut * w, h: 2 }
-          : { x: x - 1, y, w: 2, h: cut * h };
-        brush.fill(edge, brush.colours.ink);
+        const edge = this.parts[name].transposed ? { w: cut * w, h: 2 } : { w: 2, h: cut * h };
+        brush.fill({ x, y, ...edge }, brush.colours.ink);
       }
     }
   }
@@ -141,14 +132,10 @@ export class Motion {
     const { brush, S, head, row, key } = this;
     this.multiply(fraction);
     const last = Math.floor(clamp((fraction - 0.66) / 0.18, 0, 1) * S);
-    for (let j = 0; j < last; j++) if (j !== key) this.score(j, this.value("scores", head, row, j));
+    for (const j of indices(last).filter((j) => j !== key))
+      brush.values("scores", [this.value("scores", head, row, j)], this.cell("scores", j));
     if (last && last < S) brush.frame(this.place("k", last, head), "accent", 2);
     this.fill("scores", fraction, 0.84, 1);
-  }
-
-  /** Draw one score of the row that is followed. */
-  score(j, value) {
-    this.brush.values("scores", [value], this.cell("scores", j));
   }
 
   /** Return where a number stands in the matrix of the head that is followed, in its row without another. */
@@ -157,7 +144,7 @@ export class Motion {
   }
 
   multiply(fraction) {
-    const { steps, head, row, key, D } = this;
+    const { brush, steps, head, row, key, D } = this;
     const { parts, total } = lookInside(steps, { name: "scores", head, row, column: key });
     const { bars, base, most } = barsOf(parts, this.plan.bars);
     let fallen = 0;
@@ -166,20 +153,18 @@ export class Motion {
       const [meets, falls] = [ease(late, 0.18, 0.3), ease(late, 0.42, 0.54)];
       if (falls === 1) fallen += bar.value;
       const d = Number(bar.name); // not a number where it sums up what has no room
-      if (d < D && meets < 1) {
-        const to = { ...bar, h: 11 };
-        const [fromQ, fromK] = [this.cell("q", d), this.cell("k", d, key)];
-        const goes = [ease(late, 0.02, 0.16), ease(late, 0.06, 0.2)];
-        this.factor("q", row, d, mixBox(fromQ, { ...to, y: base - 33 }, goes[0]), goes[0], meets);
-        this.factor("k", key, d, mixBox(fromK, { ...to, y: base - 14 }, goes[1]), goes[1], meets);
-      }
+      if (d < D)
+        brush.faintly(1 - meets, () => {
+          this.factor("q", row, d, { ...bar, y: base - 33, h: 11 }, ease(late, 0.02, 0.16), -5);
+          this.factor("k", key, d, { ...bar, y: base - 14, h: 11 }, ease(late, 0.06, 0.2), 22);
+        });
       if (meets > 0 && falls < 1) this.multiplied(bar, base, most, meets, falls);
     }
     if (!fallen) return;
     const goal = this.cell("scores", key);
-    this.score(key, fraction > 0.64 ? total : fallen);
-    const sum = number(fraction > 0.64 ? total : fallen);
-    if (fraction < 0.84) this.brush.write(sum, goal.x + goal.w / 2, goal.y - 4, "accent");
+    const sum = fraction > 0.64 ? total : fallen;
+    brush.values("scores", [sum], goal);
+    if (fraction < 0.84) brush.write(number(sum), goal.x + goal.w / 2, goal.y - 4, "accent");
   }
 
   /** Draw a product that grows, and falls into its score. */
@@ -194,14 +179,12 @@ export class Motion {
   }
 
   /** Draw a number of q or k on its way to where it is multiplied. */
-  factor(name, row, d, box, goes, meets) {
+  factor(name, row, d, to, goes, below) {
     const value = this.value(name, this.head, row, d);
-    const y = box.y + (name === "q" ? -5 : 22);
-    this.brush.faintly(1 - meets, () => {
-      this.brush.values(name, [value], box);
-      this.brush.frame(box, name);
-      if (goes === 1) this.brush.write(number(value), box.x + 10, y, name);
-    });
+    const box = mixBox(this.cell(name, d, row), to, goes);
+    this.brush.values(name, [value], box);
+    this.brush.frame(box, name);
+    if (goes === 1) this.brush.write(number(value), box.x + 10, box.y + below, name);
   }
 
   /** The row of scores rises as bars, passes the division, which makes them smaller, and the mask's door. */
@@ -223,12 +206,10 @@ export class Motion {
       return { at, height, value: smaller < 0.5 ? score : scaled, alpha };
     });
     this.bars(bars, this.largestScore());
-    if (this.masked && fraction < 1) this.shut(door);
-  }
-
-  shut(door) {
-    const { y, h } = this.place("scores", this.row);
-    this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, this.brush.colours.accent);
+    if (!this.steps.masked || fraction === 1) return;
+    const { y, h } = this.place("scores", row);
+    const { accent } = this.brush.colours;
+    this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, accent); // it is shut
   }
 
   /** Return the size of the largest score of the row that is followed. */
@@ -249,15 +230,9 @@ export class Motion {
     for (const j of order) {
       const bar = bars[j];
       const size = ((bar.height * TALL) / most) * up;
-      const box = {
-        x: bar.at - wide / 2,
-        y: y + h / 2 + Math.min(size, 0),
-        w: wide,
-        h: Math.abs(size),
-      };
-      brush.faintly(bar.alpha ?? 1, () =>
-        brush.fill(box, brush.colours[j === key ? "accent" : "muted"]),
-      );
+      const box = { x: bar.at - wide / 2, y: y + h / 2, w: wide, h: size };
+      const colour = brush.colours[j === key ? "accent" : "muted"];
+      brush.faintly(bar.alpha ?? 1, () => brush.fill(box, colour));
       const free = bar.alpha !== 0 && written.every((at) => Math.abs(at - bar.at) > 28);
       if (!free || bar.height / most <= 0.12) continue;
       written.push(bar.at);
@@ -309,13 +284,12 @@ export class Motion {
     const flying = [];
     for (let j = 0; j < S; j++) {
       const weight = this.value("weights", head, row, j);
-      const own = indices(D).map((d) => this.value("v", head, j, d));
       const pours = ease(fraction, 0.34 + (0.26 * j) / S, 0.54 + (0.26 * j) / S);
       const from = this.place("v", j, head);
       const size = mix(from.h, goal.h * Math.min(1, weight), shrinks);
       const small = { ...from, y: from.y + (from.h - size) / 2, h: size };
       const box = mixBox(small, { ...goal, y: goal.y + (goal.h - size) / 2, h: size }, pours);
-      const values = own.map((value) => value * mix(1, weight, shrinks));
+      const values = indices(D).map((d) => this.value("v", head, j, d) * mix(1, weight, shrinks));
       if (pours < 1) flying.push({ j, weight, box, values });
       else for (const d of sum.keys()) sum[d] += values[d];
     }
@@ -323,7 +297,7 @@ export class Motion {
     for (const { j, weight, box, values } of flying) {
       brush.values("v", values, box);
       if (weight > 0.05 && shrinks === 1) {
-        const words = `${number(weight)} × v of ${this.word(j)}`;
+        const words = `${number(weight)} × v of ${this.steps.word(j)}`;
         brush.frame(box, "accent");
         brush.write(words, box.x - 6, box.y + box.h / 2 + 4, "accent", "right");
       }
@@ -358,9 +332,9 @@ export class Motion {
     const { brush, row, plan } = this;
     const [x, out] = [this.place("x", row), this.place("out", row)];
     const ring = { x: out.x + out.w + 18, y: plan.top + plan.side / 2 };
-    const [left, high] = [x.x + x.w / 2, plan.around];
-    const points = [[left, x.y], [left, high], [ring.x, high], [ring.x, ring.y - 10]]; // prettier-ignore
-    const [x0, y0] = along(points, ease(fraction, 0.5, 0.92));
+    const { path } = plan.strokes.find(({ shows }) => shows === "residual");
+    const fromRow = `M${x.x + x.w / 2} ${x.y}${path.replace("M", "L")}`;
+    const { x: x0, y: y0 } = along(fromRow, ease(fraction, 0.5, 0.92));
     const shrinks = ease(fraction, 0.82, 0.94);
     const size = { w: mix(x.w, 14, shrinks), h: mix(x.h, 6, shrinks) };
     const small = { x: ring.x - 7, y: ring.y - 3, w: 14, h: 6 };
@@ -375,11 +349,4 @@ export class Motion {
       brush.frame(mixBox(out, small, leaves), "accent");
     });
   }
-}
-
-/** Return the point at a share of the length of a line from point to point. */
-function along(points, share) {
-  const path = svg("path", { d: `M${points.join("L")}` });
-  const { x, y } = path.getPointAtLength(share * path.getTotalLength());
-  return [x, y];
 }

@@ -4,7 +4,7 @@
 import { clamp, svg } from "../../../widgets/dom.js";
 import { insideParts } from "./bars.js";
 import { linesOf, rowsOf } from "./follow.js";
-import { boxOf, cellOf, ease, mix } from "./layout.js";
+import { boxOf, cellOf, ease, indices, mix } from "./layout.js";
 import { cellsOf, imageOf, line, outline, painted, rect } from "./shapes.js";
 import { isMade, isUnfolded, stageAt, visibilityOf } from "./stages.js";
 
@@ -65,11 +65,12 @@ export class Picture {
   /** Return the image of one head's part of a matrix, behind it the hatching or zero's colour, and lines on it. */
   contentsOf(name, part, head, box) {
     const { x, y, w, h, rows, columns } = box;
-    let d = "";
-    const across = part.square || part.transposed ? columns : 1;
-    const lines = part.transposed ? 1 : rows;
-    for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
-    for (let i = 1; i < lines; i++) d += `M${x} ${y + (i * h) / lines}h${w}`;
+    const upright = (i) => `M${x + (i * w) / columns} ${y}v${h}`;
+    const level = (i) => `M${x} ${y + (i * h) / rows}h${w}`;
+    const d = [
+      ...(part.square || part.transposed ? indices(columns).slice(1).map(upright) : []),
+      ...(part.transposed ? [] : indices(rows).slice(1).map(level)),
+    ].join("");
     const hatched = name === "weights" && this.steps.masked;
     const behind = hatched ? rect("", box, { fill: `url(#${this.id})` }) : rect("zero", box);
     const nodes = [behind, this.imageOf(name, part, head, box)];
@@ -85,20 +86,14 @@ export class Picture {
   imageOf(name, part, head, box) {
     const { x, y, w, h } = box;
     const place = { "data-part": name, "data-band": head };
-    if (part.transposed) {
-      // a row of the sheet is a word, and words stand side by side here
-      const upright = { x: 0, y: 0, w: h, h: w };
-      const transform = `matrix(0 1 1 0 ${x} ${y})`;
-      return imageOf(this.brush.sheet(name, head), upright, { ...place, transform });
-    }
-    return imageOf(this.brush.sheet(name, head), box, place);
+    // A row of the sheet is a word, and in a transposed matrix words stand side by side.
+    const level = { x: 0, y: 0, width: h, height: w, transform: `matrix(0 1 1 0 ${x} ${y})` };
+    const attributes = part.transposed ? { ...place, ...level } : place;
+    return imageOf(this.brush.sheet(name, head), box, attributes);
   }
 
   addMap(box, head) {
-    const { S, value } = this.steps;
-    const cells = cellsOf(S, S, (...at) => value("weights", head, ...at));
-    const image = imageOf(painted(cells, this.brush.coloursOf("weights")), box);
-    const contents = svg("g", {}, image);
+    const contents = svg("g", {}, imageOf(this.brush.sheet("weights", head), box));
     const node = svg("g", { "data-head": head }, contents, rect("stroke line passive", box));
     this.add(node, "weights", head, 0.55, contents);
   }
@@ -127,31 +122,23 @@ export class Picture {
     }
   }
 
-  /** Size the picture; words are never smaller than their size. */
-  zoom(zoom) {
-    this.svg.style.width = `${this.plan.width * zoom}px`;
-    this.svg.style.setProperty("--small", Math.min(1, zoom));
-  }
-
   /** Show what is followed, at a fraction of a stage, and a cell with what it is made of. */
   show(view, cell, inside) {
     const { stage, fraction, row, head } = view;
     const { lines = 0, bars = 0 } = stageAt(stage);
     if (this.seen !== `${row} ${head}`) this.follow(view);
+    this.seen = `${row} ${head}`;
     const still = `${stage} ${head} ${fraction === 1 || Math.min(fraction, FADE)}`;
     if (still !== this.still) this.showThings(view); // in the midst of a motion nothing changes here
     this.still = still;
-    this.seen = `${row} ${head}`;
     const since = (begin) => (begin ? ease(fraction, begin, begin + FADE) : 1);
     this.lines.style.opacity = since(lines);
     this.inside.style.opacity = cell ? 1 : since(bars);
     this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
-    const { left } = this.plan.bars;
-    if (inside !== this.explained || left !== this.left) {
-      const nodes = inside ? insideParts(inside, this.brush, this.plan.bars) : [];
-      this.inside.replaceChildren(...nodes);
-    }
-    Object.assign(this, { explained: inside, left });
+    const explained = `${this.plan.bars.left} ${inside?.text}`;
+    if (explained !== this.explained)
+      this.inside.replaceChildren(...insideParts(inside, this.brush, this.plan.bars));
+    this.explained = explained;
   }
 
   /** Light the word that is followed, and let the head that is followed unfold. */
@@ -159,13 +146,10 @@ export class Picture {
     this.svg.classList.toggle("unfolds", this.head !== undefined && this.head !== head);
     this.head = head;
     this.still = null;
-    for (const { node, row: own, key, head: ownHead } of this.texts) {
-      const followed = row >= 0 && own === row;
-      node.classList.toggle("followed", followed);
-      node.classList.toggle(
-        "highlighted",
-        followed || ownHead === head || (key !== undefined && key === best?.column),
-      );
+    for (const { node, row: own = NaN, key = NaN, head: ownHead } of this.texts) {
+      node.classList.toggle("followed", own === row);
+      const highlighted = own === row || ownHead === head || key === best?.column;
+      node.classList.toggle("highlighted", highlighted);
     }
     const lines = row < 0 ? [] : linesOf(this.steps, { row, head, best });
     const rows = row < 0 ? [] : rowsOf(this.steps, { row });
@@ -175,13 +159,13 @@ export class Picture {
   }
 
   showThings({ stage, fraction, head }) {
-    const fade = clamp(fraction / FADE, 0, 1);
-    const { moves = [] } = stageAt(stage);
+    const fade = stage < 0 ? 1 : clamp(fraction / FADE, 0, 1);
+    const { moves = [], together = false } = stageAt(stage);
     for (const { node, contents, shows, at } of [...this.things, ...this.followed]) {
-      node.style.opacity = mix(at(stage - 1), at(stage), stage < 0 ? 1 : fade);
+      node.style.opacity = mix(at(stage - 1), at(stage), fade);
       if (!contents) continue;
-      const presence = (at, done) => Number(isMade(shows, at, done));
-      const present = mix(presence(stage - 1), presence(stage, fraction), stage < 0 ? 1 : fade);
+      const [before, now] = [isMade(shows, stage - 1), isMade(shows, stage, fraction)];
+      const present = mix(Number(before), Number(now), fade);
       contents.style.opacity = present;
       contents.style.visibility = present ? "" : "hidden"; // what is not there yet cannot be pointed at
       node.style.visibility = moves.includes(shows) && fraction < 1 ? "hidden" : "";
@@ -194,8 +178,7 @@ export class Picture {
       const [left, top] = [x - home.x * wide, y - home.y * tall];
       node.style.transform = `translate(${left}px, ${top}px) scale(${wide}, ${tall})`;
     }
-    const together = Number(stageAt(stage).together === true);
-    for (const node of this.merged) node.style.opacity = together;
+    for (const node of this.merged) node.style.opacity = Number(together);
   }
 
   cellBox({ name, head, row, column }, stage) {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.path import Path
 
@@ -18,32 +18,22 @@ from mha_course.colours import STREAMS
 from mha_course.markup import isolate_word
 
 WIDTH = 972
+HEIGHT = 495
+TOP = 205  # y of the scores and everything next to them
+SIDE = 165  # of the scores
+BOTTOM = TOP + SIDE
+MIDDLE = TOP + SIDE / 2
 LEFT = 76  # of x, behind the words
 WIDE = 52  # x and out, which have no heads
 BANDS = 123  # q, kᵀ, v and context: the head that is followed takes what the others leave
+VALUES = 98  # height of v
 FOLDED = 6  # each of the other heads
 GAP = 3
+LOW = BOTTOM + 34  # y of the paths from x to v
+AROUND = 8  # y of x on its way around
 Part = dict[str, Any]
 Point = tuple[float, float]
 LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}  # of SVG
-
-
-class Sizes(NamedTuple):
-    """Heights, and the y of what has a height of its own."""
-
-    height: int
-    top: int  # y of the scores and everything next to them
-    side: int  # of the scores
-    keys: int
-    values: int
-    v_path: int  # from the scores down to the paths from x to v
-    residual_path: int  # y of x on its way around
-    bar: int  # of the bars that show what a number is made of, from the lowest to the highest
-
-
-SIZES = Sizes(
-    height=495, top=205, side=165, keys=BANDS, values=98, v_path=34, residual_path=8, bar=32
-)
 
 
 class ScenePlan:
@@ -71,11 +61,6 @@ class ScenePlan:
         masked: bool,
         yours: Collection[str] = (),
     ) -> None:
-        self.sizes = SIZES
-        self.top = self.sizes.top
-        self.side = self.sizes.side
-        self.bottom = self.top + self.side
-        self.middle = self.top + self.side / 2
         self.S = len(tokens)
         self.H = H
         self.strokes: list[dict[str, Any]] = []
@@ -88,66 +73,39 @@ class ScenePlan:
         else:
             del self.parts["x"]
         for name, part in self.parts.items():
-            self._label(
-                name, part, "yours" if name in yours else f"{part['rows']}×{part['columns']}"
-            )
+            shape = "yours" if name in yours else f"{part['rows']}×{part['columns']}"
+            self._label(name, part, shape)
+        keys = self.parts["k"]
         for i, token in enumerate(tokens):
             word = isolate_word(token, 12)
-            middle = (i + 0.5) * self.side / self.S + 4
-            self._write(word, 68, self.top + middle, "words", color="ink", align="right", row=i)
-            self._write(
-                word,
-                self.parts["k"]["x"] + middle,
-                self.parts["k"]["y"] - 6,
-                "k",
-                rotated=True,
-                key=i,
-            )
+            middle = (i + 0.5) * SIDE / self.S + 4
+            self._write(word, 68, TOP + middle, "words", color="ink", align="right", row=i)
+            self._write(word, keys["x"] + middle, keys["y"] - 6, "k", rotated=True, key=i)
         self.heads = self._heads()
         self.ramps = self._ramps()
 
     def message(self) -> dict[str, Any]:
         """Return the plan as dicts and lists, for the browser."""
-        size = {
-            "width": WIDTH,
-            "height": self.sizes.height,
-            "top": self.top,
-            "side": self.side,
-            "left": LEFT,
-            "doors": self.doors,
-            "around": self.sizes.residual_path,
-            "bars": {"top": self.bottom + self.sizes.v_path + 20, "tall": self.sizes.bar},
-        }
+        size = {"width": WIDTH, "height": HEIGHT, "top": TOP, "side": SIDE, "left": LEFT}
+        bars = {"top": LOW + 20, "tall": 32}  # what a number is made of
         strokes = [{**stroke, "path": _svg(stroke["path"])} for stroke in self.strokes]
         drawn = {name: getattr(self, name) for name in ("parts", "heads", "ramps", "texts")}
-        return {**size, **drawn, "strokes": strokes}
+        return {**size, **drawn, "doors": self.doors, "bars": bars, "strokes": strokes}
 
     def _parts(self, C: int) -> dict[str, Part]:
-        plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": self.top, "h": self.side}
+        plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": TOP, "h": SIDE}
         banded = {**plain, "bands": self.H, "w": BANDS}
-        square = {**plain, "columns": self.S, "w": self.side, "square": True}
+        square = {**plain, "columns": self.S, "w": SIDE, "square": True}
+        upright = {"rows": C, "columns": self.S, "w": SIDE, "h": BANDS, "transposed": True}
         q = LEFT + WIDE + 54
         scores = q + BANDS + 18
-        weights = scores + self.side + 62
-        context = weights + self.side + 16
-        keys = {
-            "rows": C,
-            "columns": self.S,
-            "w": self.side,
-            "y": self.top - 14 - self.sizes.keys,
-            "h": self.sizes.keys,
-            "transposed": True,
-        }
+        weights = scores + SIDE + 62
+        context = weights + SIDE + 16
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
             "q": {**banded, "x": q},
-            "k": {**banded, **keys, "x": scores},
-            "v": {
-                **banded,
-                "x": context,
-                "y": self.sizes.height - 14 - self.sizes.values,
-                "h": self.sizes.values,
-            },
+            "k": {**banded, **upright, "x": scores, "y": TOP - 14 - BANDS},
+            "v": {**banded, "x": context, "y": HEIGHT - 14 - VALUES, "h": VALUES},
             "scores": {**square, "x": scores},
             "weights": {**square, "x": weights},
             "context": {**banded, "x": context},
@@ -182,60 +140,51 @@ class ScenePlan:
         """Draw a path for each head from x to q, k and v, and from the context to out."""
         q, k, v, context, out = (self.parts[name] for name in ("q", "k", "v", "context", "out"))
         start = LEFT + WIDE + 4
-        end = v["y"] + v["h"] / 2
+        high = k["y"] + BANDS / 2
+        end = v["y"] + VALUES / 2
         leaves = context["x"] + BANDS
         for head in range(self.H):
             shift = 4 * (head - (self.H - 1) / 2)
-            high = k["y"] + k["h"] / 2 + shift
-            low = self.bottom + self.sizes.v_path + shift
             bend = v["x"] - 76 - shift
-            row = self.top + (head + 0.5) * self.side / self.H
+            level, above, low, last = (y + shift for y in (MIDDLE, high, LOW, end))
+            turn = (start + 56 + shift, above)
+            falls = (start + 44 - shift, low)
             paths = {
-                "q": [(start, self.middle + shift), (q["x"] - 9, self.middle + shift)],
-                "k": [
-                    (start, self.top + 40 + shift),
-                    (start + 56 + shift, high),
-                    (k["x"] - 9, high),
-                ],
-                "v": [
-                    (start, self.bottom - 40 + shift),
-                    (start + 44 - shift, low),
-                    (bend, low),
-                    (bend + 60, end + shift),
-                ],
+                "q": [(start, level), (q["x"] - 9, level)],
+                "k": [(start, TOP + 40 + shift), turn, (k["x"] - 9, above)],
+                "v": [(start, BOTTOM - 40 + shift), falls, (bend, low), (bend + 60, last)],
             }
-            paths["v"].append((v["x"] - 9, end + shift))
+            paths["v"].append((v["x"] - 9, last))
             for name, path in paths.items():
                 self._arrow(path, name, "projection", head)
-            self._arrow([(leaves + 6, row), (out["x"] - 9, self.middle)], "muted", "output", head)
-        names = {
-            "q": (start, self.middle - 16),
-            "k": (start + 40, k["y"] + k["h"] / 2 - 18),
-            "v": (start, self.bottom - 56),
-            "o": (leaves + 4, self.top + 12),
-        }
-        for name, (x, y) in names.items():
-            color, shows = ("ink", "output") if name == "o" else (name, "projection")
-            style: dict[str, Any] = {"shows": shows, "color": color, "bold": True}
-            self._write("W", x, y, size=13, **style)
-            self._write(name.upper(), 0, y + 3, after=True, **style)
+            row = TOP + (head + 0.5) * SIDE / self.H
+            self._arrow([(leaves + 6, row), (out["x"] - 9, MIDDLE)], "muted", "output", head)
+        for name, x, y, color, shows in (
+            ("Q", start, MIDDLE - 16, "q", "projection"),
+            ("K", start + 40, high - 18, "k", "projection"),
+            ("V", start, BOTTOM - 56, "v", "projection"),
+            ("O", leaves + 4, TOP + 12, "ink", "output"),
+        ):
+            self._write("W", x, y, shows, color=color, bold=True, size=13)
+            self._write(name, 0, y + 3, shows, color=color, bold=True, after=True)
 
     def _scaling(self, names: Sequence[str]) -> None:
         """Draw the paths of rows from scores to weights: made smaller, through the mask's
         door, to softmax.
         """
-        left = self.parts["scores"]["x"] + self.side + 4
+        left = self.parts["scores"]["x"] + SIDE + 4
         right = self.parts["weights"]["x"] - 5
         self.doors = [left + 20 + 16 * n for n in range(len(names))]
+        cell = SIDE / self.S
+        thick = min(3, cell / 4)
         for i in range(self.S):
-            y = self.top + (i + 0.5) * self.side / self.S
-            thick = min(3, self.side / self.S / 4)
+            y = TOP + (i + 0.5) * cell
             funnel = triangle((left, y - thick), (left + 20, y), (left, y + thick))
             self._stroke(funnel, "line", "scaling", 0)
             self._stroke(Path([(left + 20, y), (right, y)]), "line", "scaling", 1)
-        for n, name in enumerate(names):
-            x, high = self.doors[n], self.top - 62 + 18 * n
-            door = Path([(x, high + 5), (x, self.bottom)])
+        for n, (x, name) in enumerate(zip(self.doors, names, strict=True)):
+            high = TOP - 62 + 18 * n
+            door = Path([(x, high + 5), (x, BOTTOM)])
             self._stroke(door, "muted", "scaling", 3 if name == "mask" else 1)
             self._write(name, x - 2, high, "scaling")
 
@@ -244,63 +193,54 @@ class ScenePlan:
         end = self.parts["out"]["x"] + WIDE
         centre = LEFT + WIDE / 2
         x = end + 18
-        y = self.middle
-        above = self.sizes.residual_path
-        around = Path([(centre, self.top - 26), (centre, above), (x, above), (x, y - 14)])
+        y = MIDDLE
+        around = Path([(centre, TOP - 26), (centre, AROUND), (x, AROUND), (x, y - 14)])
         self._stroke(around, "line", "residual")
         self._stroke(Path([(end + 4, y), (x - 8, y)]), "line", "residual")
         tip = triangle((x, y - 9), (x - 3, y - 15), (x + 3, y - 15))
         self._stroke(tip, "muted", "residual", 0)
-        for path in (
-            Path.circle((x, y), 8),
-            Path([(x - 4, y), (x + 4, y)]),
-            Path([(x, y - 4), (x, y + 4)]),
-        ):
+        plus = Path([(x - 4, y), (x + 4, y)]), Path([(x, y - 4), (x, y + 4)])
+        for path in (Path.circle((x, y), 8), *plus):
             self._stroke(path, "muted", "residual")
-        self._write("x is added", centre + 12, above + 16, "residual")
+        self._write("x is added", centre + 12, AROUND + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
         """Name a matrix and its shape, where there is room; kᵀ and v at their left."""
-        bold = {"color": name if name in STREAMS else "ink", "bold": True}
+        bold = {"color": name if name in STREAMS else "ink", "bold": True, "size": 13}
         if name in ("k", "v"):
             x = part["x"] - 12
-            y = part["y"] - 6 if name == "k" else part["y"] + part["h"]
-            self._write(
-                "kᵀ" if name == "k" else name, x, y - 15, name, size=13, align="right", **bold
-            )
+            y = part["y"] - 6 if name == "k" else HEIGHT - 14
+            title = "kᵀ" if name == "k" else name
+            self._write(title, x, y - 15, name, align="right", **bold)
             self._write(shape, x, y, name, align="right")
         else:
-            y = self.bottom + 18 if name == "scores" else self.top - 10
-            self._write(name, part["x"], y, name, size=13, **bold)
+            y = BOTTOM + 18 if name == "scores" else TOP - 10
+            self._write(name, part["x"], y, name, **bold)
             self._write(shape, 6, y, name, after=True)
 
     def _heads(self) -> list[dict[str, float]]:
-        """Lay out the weights of all heads, small, above those of the head that is lit."""
-        side = min(39, (self.side + 8) / self.H - 8)
+        """Lay out the weights of all heads, small, above those of the head that is followed."""
+        side = min(39, (SIDE + 8) / self.H - 8)
         left = self.parts["weights"]["x"]
-        step = (self.side - side) / max(self.H - 1, 1)
-        heads = [
-            {"x": left + head * step, "y": self.top - 60 - side, "side": side}
-            for head in range(self.H)
-        ]
+        step = (SIDE - side) / max(self.H - 1, 1)
+        y = TOP - 60 - side
+        heads = [{"x": left + head * step, "y": y, "side": side} for head in range(self.H)]
         for head, box in enumerate(heads):
-            self._write(f"{head}", box["x"], box["y"] - 6, "weights", head=head)
-        self._write("head", left - 6, self.top - 66 - side, "weights", align="right")
+            self._write(f"{head}", box["x"], y - 6, "weights", head=head)
+        self._write("head", left - 6, y - 6, "weights", align="right")
         return heads
 
     def _ramps(self) -> list[dict[str, Any]]:
         """Lay out what the colours mean."""
         left = self.parts["context"]["x"]
         width = (self.parts["out"]["x"] + WIDE - left - 24) / 2
-        ramps = [
-            {"x": left, "y": 56, "w": width},
-            {"x": left + width + 24, "y": 56, "w": width, "weights": True},
-        ]
-        words = (("−", "numbers", "+"), ("0", "weights", "1"))
-        for ramp, (low, name, high) in zip(ramps, words, strict=True):
-            self._write(low, ramp["x"], 78, align="left")
-            self._write(name, ramp["x"] + width / 2, 78, align="center")
-            self._write(high, ramp["x"] + width, 78, align="right")
+        ramps = []
+        for x, words in ((left, "− numbers +"), (left + width + 24, "0 weights 1")):
+            low, name, high = words.split()
+            ramps.append({"x": x, "y": 56, "w": width, "weights": name == "weights"})
+            self._write(low, x, 78)
+            self._write(name, x + width / 2, 78, align="center")
+            self._write(high, x + width, 78, align="right")
         return ramps
 
 

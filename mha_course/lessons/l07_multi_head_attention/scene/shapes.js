@@ -36,11 +36,7 @@ export const line = (d, width, name = "accent") =>
 export const outline = ({ x, y, w, h }, colour) =>
   svg(
     "g",
-    {},
-    rect("stroke paper-line passive", { x: x - 2, y: y - 2, w: w + 4, h: h + 4 }),
-    rect(
-      `stroke passive ${colour}`,
-      { x: x - 1, y: y - 1, w: w + 2, h: h + 2 },
-      { "stroke-width": 1.5 },
-    ),
+    { class: "passive" },
+    rect("stroke paper-line", { x: x - 2, y: y - 2, w: w + 4, h: h + 4 }),
+    rect(`stroke ${colour}`, { x: x - 1, y: y - 1, w: w + 2, h: h + 2 }, { "stroke-width": 1.5 }),
   );

@@ -4,15 +4,6 @@ import { number } from "../../../widgets/dom.js";
 import { strongest } from "./numbers.js";
 
 /**
- * @typedef {object} Subject What the sentence of a stage is about.
- * @property {object} steps As `readSteps` returns them.
- * @property {number} head
- * @property {string} word The word that is followed, in quotes, or "a word".
- * @property {string} key The key it attends to most, or "none".
- * @property {string} weight What it gives that key; empty where it attends to none.
- * @property {string} score Its score with that key; likewise.
- * @property {string} attends What it attends to, as a clause; empty where no word is followed.
- *
  * @typedef {object} StageOfScene
  * @property {string} name
  * @property {string[]} [highlights] The parts of the picture that it shows in full; all without it.
@@ -25,14 +16,14 @@ import { strongest } from "./numbers.js";
  * @property {string[]} [moves] The parts that are there before, and move.
  * @property {number} [lines] The fraction of the motion from which lines from number to number are seen.
  * @property {number} [bars] The fraction from which it is seen what a number is made of.
- * @property {(it: Subject) => string} sentence
+ * @property {(subject: object) => string} sentence Of what `sentenceOf` knows.
  */
 
 const FAINT = 0.28; // what a stage does not show
-
-const after = (clause) => (clause ? `: ${clause}` : "");
 const ofHeads = { split: true, others: 0.25 };
 const ofAllHeads = { split: true, together: true };
+
+const after = (clause) => clause && `: ${clause}`;
 
 /** @type {StageOfScene} */
 const OVERVIEW = {
@@ -144,7 +135,7 @@ export const STAGES = [
     looksInto: "out",
     ...ofAllHeads,
     sentence: ({ steps }) =>
-      "W_O mixes what the heads found into out" +
+      "The output projection mixes what the heads found into out" +
       `${steps.arrays.x ? ", which is added to the stream that x was made from" : ""}.`,
   },
 ];
@@ -152,16 +143,14 @@ export const STAGES = [
 /** Return a stage by its number; -1 is the overview. */
 export const stageAt = (stage) => STAGES[stage] ?? OVERVIEW;
 
+const ROWS = ["x", "q", "scores", "weights", "context", "out"]; // beside which words stand
+
 /** Return how visible a part of the picture is at a stage, from 0 to 1. */
 export function visibilityOf(name, stage) {
   const { highlights } = stageAt(stage);
   if (!highlights || name === "always") return 1;
-  const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
-  const highlighted =
-    name === "words"
-      ? highlights.includes("x") || rows.some((row) => highlights.includes(row))
-      : highlights.includes(name);
-  return highlighted ? 1 : FAINT;
+  const parts = name === "words" ? ROWS : [name];
+  return parts.some((part) => highlights.includes(part)) ? 1 : FAINT;
 }
 
 /** Return whether a part of the picture is there at a stage, of whose motion a fraction is done. */
@@ -178,12 +167,15 @@ export function isUnfolded(name, stage) {
 
 /** Say in one sentence what a stage shows. */
 export function sentenceOf(steps, { stage, row, head }) {
-  const best = row >= 0 ? strongest(steps, head, row) : null;
-  const word = row >= 0 ? `“${steps.word(row)}”` : "a word";
-  const key = best ? `“${steps.word(best.column)}”` : "none";
-  const weight = best ? number(best.weight) : "";
-  const score = best ? number(steps.value("scores", head, row, best.column)) : "";
-  const strongestWeight = best ? `${word} puts ${weight} on ${key}` : `${word} sees nothing`;
-  const attends = row >= 0 ? strongestWeight : "";
-  return stageAt(stage).sentence({ steps, head, word, key, weight, score, attends });
+  const { sentence } = stageAt(stage);
+  const nothing = { steps, head, weight: "", score: "", attends: "" };
+  if (row < 0) return sentence(nothing);
+  const word = `“${steps.word(row)}”`;
+  const best = strongest(steps, head, row);
+  if (!best) return sentence({ ...nothing, word, attends: `${word} sees nothing` });
+  const key = `“${steps.word(best.column)}”`;
+  const weight = number(best.weight);
+  const score = number(steps.value("scores", head, row, best.column));
+  const attends = `${word} puts ${weight} on ${key}`;
+  return sentence({ steps, head, word, key, weight, score, attends });
 }

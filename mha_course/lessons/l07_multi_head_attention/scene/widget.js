@@ -8,7 +8,6 @@ import { Frame, still } from "../../../widgets/player.js";
 import { showValues } from "../../../widgets/protocol.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Brush } from "./brush.js";
-import { makeFullScreen } from "./full_screen.js";
 import { indices } from "./layout.js";
 import { Motion } from "./motion.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
@@ -31,6 +30,7 @@ const PAUSE = 1800; // milliseconds between two stages while it plays
 const READING = 5000; // the same where nothing moves
 const WORDS = { back: "Back", play: "Play", pause: "Pause", next: "Next" };
 const ARROWS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+const IDLE = "Click a word to follow it; point at a number to see what it is made of.";
 const KEYS =
   "In the picture: Space or → plays the next stage, ← goes back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -47,7 +47,7 @@ class Scene extends Stage {
     this.controls = makeControls(controls, this.kernel.move);
     this.build();
     this.start(el, ["stage", "row", "head"]);
-    this.stops.push(this.screen.stop, () => this.walk.stop());
+    this.stops.push(() => this.walk.stop());
   }
 
   build() {
@@ -71,12 +71,15 @@ class Scene extends Stage {
     this.readout = make("p", "readout");
     const name = { role: "group", ariaLabel: "Multi-head attention as a whole" };
     this.root = make("div", { className: "mha-scene mha-picture", ...name });
-    this.screen = makeFullScreen(this.root, () => this.soon());
+    const fill = () =>
+      document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen();
+    const screen = makeButton("screen", "Full screen", fill);
+    screen.hidden = !document.fullscreenEnabled;
     const { back, next, play, scrub, count } = this.walk;
     scrub.ariaLabel = "Position in the pass";
     const bar = make("div", "bar", back, next, play, scrub, count, follow, this.heads);
     const keys = make("details", "keys", make("summary", "", "Keys"), make("p", "", KEYS));
-    const below = make("div", "below", ...this.asking(), this.screen.button, keys);
+    const below = make("div", "below", ...this.asking(), screen, keys);
     this.root.append(bar, this.sentence, this.paper, this.readout, this.speaker.node, below);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
@@ -100,7 +103,7 @@ class Scene extends Stage {
     const { walk } = this;
     if (target === walk.scrub) return walk.press(key, target);
     if (target !== this.paper) return false;
-    const { row, head } = this.view();
+    const { stage, row, head } = this.view();
     const actions = {
       " ": () => walk.stepOn(),
       ArrowRight: () => walk.stepOn(),
@@ -109,7 +112,7 @@ class Scene extends Stage {
       ArrowUp: () => this.put({ row: Math.max(row - 1, 0) }),
       PageUp: () => this.put({ head: head - 1 }),
       PageDown: () => this.put({ head: head + 1 }),
-      Enter: () => this.lookAt(this.startOf({ ...this.view(), row: Math.max(row, 0) })),
+      Enter: () => this.lookAt(this.startOf({ stage, head, row: Math.max(row, 0) })),
       Escape: () => (this.cursor ? this.lookAt(null) : walk.jump(0)),
     };
     if (this.cursor && Object.hasOwn(ARROWS, key)) this.moveCursor(...ARROWS[key]);
@@ -138,30 +141,24 @@ class Scene extends Stage {
   }
 
   point(place) {
-    const hover = place?.name ? place : null;
-    if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
-    this.hover = hover;
+    this.hover = place?.name ? place : null;
     this.soon();
   }
 
   click(place) {
     if (!place) return;
-    const again = place.row === this.model.get("row") && !place.name; // a word that is followed already
-    this.put({
-      ...(place.row !== undefined && { row: again ? -1 : place.row }),
-      ...(place.head !== undefined && { head: place.head }),
-    });
+    const { name, row, head } = place;
+    if (row !== undefined) this.put({ row: row === this.model.get("row") && !name ? -1 : row }); // a word again: no longer
+    if (head !== undefined) this.put({ head });
   }
 
   /** Return the number of a row that a stage looks into first, its largest; null where nothing is followed. */
   startOf({ stage, row, head }) {
     const name = stageAt(stage).looksInto;
     if (row < 0 || !name) return null;
-    if (name === "scores" || name === "weights")
-      return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
-    const sizes = indices(this.steps.widthOf(name)).map((i) =>
-      Math.abs(this.steps.value(name, head, row, i)),
-    );
+    const numbers = name === "scores" ? "weights" : name; // the key with the largest weight
+    const size = (i) => Math.abs(this.steps.value(numbers, head, row, i));
+    const sizes = indices(this.steps.widthOf(name)).map(size);
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
   }
 
@@ -171,16 +168,13 @@ class Scene extends Stage {
   }
 
   moveCursor(down, right) {
-    const { name, row, column } = this.cursor;
-    const last = { row: this.steps.S - 1, column: this.steps.widthOf(name) - 1 };
-    const place = {
-      row: clamp(row + down, 0, last.row),
-      column: clamp(column + right, 0, last.column),
-    };
-    this.lookAt({ ...this.cursor, ...place });
+    const { S, widthOf } = this.steps;
+    const row = clamp(this.cursor.row + down, 0, S - 1);
+    const column = clamp(this.cursor.column + right, 0, widthOf(this.cursor.name) - 1);
+    this.lookAt({ ...this.cursor, row, column });
   }
 
-  /** Go to a position, out of the number that was looked into, and draw it in this frame, as a motion needs it. */
+  /** Go to a position, out of the number that was looked into, and draw it in this frame, as motion needs it. */
   seek(position) {
     Object.assign(this, { position, cursor: null });
     const stage = Math.ceil(position) - 1;
@@ -198,8 +192,8 @@ class Scene extends Stage {
 
   put(values) {
     const most = { stage: LAST, row: this.steps.S - 1, head: this.steps.H - 1 };
-    const within = ([name, value]) => [name, clamp(value, name === "head" ? 0 : -1, most[name])];
-    super.put(Object.fromEntries(Object.entries(values).map(within)));
+    for (const [name, value] of Object.entries(values))
+      super.put({ [name]: clamp(value, name === "head" ? 0 : -1, most[name]) });
   }
 
   stateCame(state) {
@@ -210,12 +204,10 @@ class Scene extends Stage {
     this.makePicture();
     this.size = null; // it is drawn when its size is known
     const { S, H, tokens } = this.steps;
-    const options = indices(S).map((i) => new Option(`${i + 1} ${isolateWord(tokens[i], 16)}`, i));
-    this.words.replaceChildren(new Option("no word", -1), ...options);
-    const buttons = indices(H).map((h) =>
-      makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
-    );
-    this.heads.replaceChildren(make("span", "", "Head"), ...buttons);
+    const option = (i) => new Option(`${i + 1} ${isolateWord(tokens[i], 16)}`, i);
+    this.words.replaceChildren(new Option("no word", -1), ...indices(S).map(option));
+    const button = (head) => makeButton("", `${head}`, () => this.put({ head }), `head ${head}`);
+    this.heads.replaceChildren(make("span", "", "Head"), ...indices(H).map(button));
     this.soon();
   }
 
@@ -230,9 +222,8 @@ class Scene extends Stage {
   }
 
   view() {
-    const get = (name, low, high) => clamp(this.model.get(name), low, high);
-    const row = get("row", -1, this.steps.S - 1);
-    const head = get("head", 0, this.steps.H - 1);
+    const row = clamp(this.model.get("row"), -1, this.steps.S - 1);
+    const head = clamp(this.model.get("head"), 0, this.steps.H - 1);
     const stage = Math.ceil(this.position) - 1;
     const fraction = stage < 0 ? 1 : this.position - stage;
     const best = row >= 0 ? strongest(this.steps, head, row) : null;
@@ -249,16 +240,15 @@ class Scene extends Stage {
   measure() {
     const { clientWidth, clientHeight } = this.paper;
     const { width, height } = this.steps.plan;
-    const most = this.root.classList.contains("full") ? clientHeight / height : MOST;
+    const most = this.root.matches(":fullscreen") ? Math.max(clientHeight / height, LEAST) : MOST;
     this.narrow = clientWidth / width < LEAST;
-    this.size = clientWidth && clamp(clientWidth / width, LEAST, Math.max(most, LEAST));
+    this.size = clientWidth && clamp(clientWidth / width, LEAST, most);
     if (!this.size) return; // it is out of sight
     const grown = this.board.getBoundingClientRect().width / this.board.offsetWidth || 1; // on a slide
     if (this.theme !== this.palettes.signed) this.makePicture();
     this.brush.prepare(this.steps.plan, this.size * grown);
     this.root.classList.toggle("narrow", this.narrow);
-    this.picture.zoom(this.size);
-    this.board.style.setProperty("--zoom", this.size);
+    this.board.style.setProperty("--small", Math.min(1, this.size)); // words are never smaller than their size
     this.board.style.width = `${width * this.size}px`;
     this.board.style.height = `${height * this.size}px`;
   }
@@ -268,7 +258,7 @@ class Scene extends Stage {
     const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // at what stands still
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
-    const inside = this.inside(shown);
+    const inside = shown && lookInside(this.steps, shown);
     this.bringInSight(view.stage);
     this.motion.draw(view);
     this.picture.show(view, cell, inside);
@@ -277,53 +267,32 @@ class Scene extends Stage {
     this.root.dataset.drawn = `${serial} ${view.stage} ${view.row} ${view.head} ${view.fraction}`;
   }
 
-  /** Say what a number is made of, the same as before for the same number: what is drawn anew takes time. */
-  inside(shown) {
-    const key = shown && JSON.stringify([this.steps.serial, shown]);
-    if (key !== this.shownBefore?.key)
-      this.shownBefore = { key, inside: shown && lookInside(this.steps, shown) };
-    return this.shownBefore?.inside ?? null;
-  }
-
   /** Where the picture is wider than its place, bring into sight what a stage begins with, and the bars below it. */
   bringInSight(stage) {
     const { parts, bars, width } = this.steps.plan;
     const seen = this.paper.clientWidth / this.size;
     const first = parts[stageAt(stage).highlights?.[0]];
     const left = first ? clamp(first.x - 80, 0, width - seen) : 0;
-    const end = parts.v.x > left ? Math.min(parts.v.x, left + seen) : left + seen;
-    const place = this.narrow
-      ? { left: left + 12, room: end - left - 24 }
-      : { left: 76, room: 604 };
-    Object.assign(bars, place);
+    const room = parts.v.x > left ? Math.min(parts.v.x - left, seen) : seen;
+    if (this.narrow) Object.assign(bars, { left: left + 12, room: room - 24 });
+    else Object.assign(bars, { left: 76, room: 604 });
     if (this.narrow && this.stage !== stage) this.paper.scrollTo({ left: left * this.size });
     this.stage = stage;
   }
 
   write({ stage, fraction, row, head }, text) {
-    const sentence = sentenceOf(this.steps, { stage, row, head });
-    if (sentence !== this.written) this.sentence.replaceChildren(...typeset(sentence));
-    this.written = sentence;
+    setText(this.sentence, sentenceOf(this.steps, { stage, row, head }));
     const { name } = stageAt(stage);
     this.walk.show(stage < 0 ? "Overview" : `${stage + 1} of ${STAGES.length} · ${name}`, name);
     this.words.value = row;
     for (const [h, button] of this.heads.querySelectorAll("button").entries())
       button.ariaPressed = `${h === head}`;
-    setText(
-      this.readout,
-      text || "Click a word to follow it; point at a number to see what it is made of.",
-    );
+    setText(this.readout, text || IDLE);
     this.root.classList.toggle("explained", Boolean(text) || fraction < 1);
     if (text !== this.spoken) this.speaker.speak(text);
     this.spoken = text;
   }
 }
-
-/** Set W_O as formulas do. */
-const typeset = (sentence) =>
-  sentence
-    .split(/(W_O)/)
-    .map((words) => (words === "W_O" ? make("span", "", "W", make("sub", "", "O")) : words));
 
 function render(context) {
   const scene = new Scene(context);

@@ -139,17 +139,15 @@ class AttentionScene(CourseWidget):
         }
 
     def _parts_of_out(self) -> Arrays:
-        """Return what each head adds to out, (H, S, C), and the bias, (C,)."""
+        """Return what each head adds to out, (H, S, C), and the bias, (C,), if these make out."""
         assert self._out_proj is not None
         weight = self._out_proj.weight.detach().cpu().double()  # (C, C)
         merged = split_heads(torch.from_numpy(self._shown["merged"])[None], self._sizes["H"])
         added = head_contributions(merged, weight)[0].numpy()  # (H, S, C)
-        bias = self._out_proj.bias
-        # a learner may leave the bias out
-        remainder = self._shown["out"] - added.sum(0)
-        if bias is None or np.allclose(remainder, 0, atol=1e-4):
-            return {"parts": added, "bias": np.zeros(len(weight))}
-        return {"parts": added, "bias": bias.detach().cpu().double().numpy()}
+        remainder = self._shown["out"] - added.sum(0)  # (S, C), of each word the bias
+        if not np.allclose(remainder, remainder[0], atol=1e-4):
+            return {}
+        return {"parts": added, "bias": remainder[0].round(6)}
 
     def _source(self) -> str:
         if not self._yours:
