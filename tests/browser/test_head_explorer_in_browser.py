@@ -109,7 +109,7 @@ def test_colours_are_those_of_the_palettes(show, draw):
 def arcs(page):
     """Return the widths of all arcs, and the numbers that stand below words."""
     page.wait_for_timeout(300)  # until they have moved
-    widths = page.locator(".mha-arcs path").evaluate_all(
+    widths = page.locator(".mha-arcs path:not([opacity='0'])").evaluate_all(
         "nodes => nodes.map((node) => Number(node.getAttribute('stroke-width')))"
     )
     below = page.locator(".mha-arcs .word").evaluate_all(

@@ -1,4 +1,4 @@
-// The lab of lesson 12: which tile is held, which are gone and which are to come; the tiles can be played.
+// The lab of lesson 12: which tile is held, which are gone and which are to come.
 
 import { isolateWord, make, setAttributes, svg } from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";
@@ -103,7 +103,6 @@ function drawTiles(panel, tools) {
 }
 
 const kinds = { ...KINDS, matrix: { ...KINDS.matrix, draw: drawTiles } };
-const plays = { control: "tile", last: ({ panels: [matrix] }) => matrix.tiles.length - 1 };
-const render = (context) => renderLab(context, kinds, { plays });
+const render = (context) => renderLab(context, kinds);
 
 export default { render: inView(render) };
