@@ -240,9 +240,9 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
         (lambda s: ScalingLab().set(divide_by="5"), "divide_by has no such value. expected one of "
                                                     "'√D', 'nothing', 'D', '√C', got '5'"),
         (lambda s: LABS["TilingLab"](s, TOKENS).set(causal=3),
-         "causal is a switch. expected True or False, got 3"),
-        (lambda s: PlaneLab().set(length=math.nan), "length is a number. expected a finite "
-                                                    "number, got nan"),
+         "causal has no such value. expected True or False, got 3"),
+        (lambda s: PlaneLab().set(length=math.nan), "length has no such value. expected a "
+                                                    "finite number, got nan"),
         (lambda s: ScalingLab().set(heads=2), "no control has this name. expected head_dim, "
                                               "divide_by, got heads"),
     ],

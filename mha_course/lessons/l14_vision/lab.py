@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from pathlib import Path
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
