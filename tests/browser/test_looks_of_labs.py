@@ -102,11 +102,6 @@ def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
     for _ in range(14):
         page.keyboard.press("ArrowDown")
     assert page.locator(".readout").inner_text() == "greedily → the₁: not computed yet"
-    for place in (".cells .held", ".bar"):
-        moving = page.locator(place).first.evaluate(
-            "one => getComputedStyle(one).transitionDuration"
-        )
-        assert moving == "0s"
 
 
 def test_what_is_hidden_is_hatched_and_what_is_to_come_is_not(widget_page):

@@ -101,15 +101,6 @@ def test_nonsense_from_the_browser_is_told_in_place(sent):
     assert not ask(lab, head_dim=0)["trouble"]
 
 
-def test_an_answer_names_its_event():
-    lab = ScalingLab()
-    lab.event = {"serial": 5, "moved": {"head_dim": 2}}
-    assert lab.values["head_dim"] == scaling_lab.WIDTHS[2]
-    assert (lab.state["serial"], lab.state["values"]["head_dim"]) == (5, 2)
-    lab.set(head_dim=scaling_lab.WIDTHS[0])  # which answers no event
-    assert (lab.state["serial"], lab.state["values"]["head_dim"]) == (5, 0)
-
-
 # ---- scaling ----
 
 
@@ -166,10 +157,6 @@ def test_ones_own_function_that_fails_is_told_and_the_next_move_recovers():
     shape = ScalingLab(scores=lambda q, k: torch.ones(3))
     told = "the result must be a tensor of the right shape. expected (400, 1, 1, 64), got (3,)"
     assert shape.state["trouble"] == f"your scaled_scores: {told}"
-
-
-def test_a_function_through_which_no_gradient_flows():
-    assert not ScalingLab(scores=lambda q, k: (q @ k.mT).detach()).state["trouble"]
 
 
 # ---- softmax ----
