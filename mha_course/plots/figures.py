@@ -136,13 +136,14 @@ def svg(picture: Axes | Figure) -> bytes:
 
 def _draw_as_image(mesh: QuadMesh) -> None:
     """Draw cells of one size as an image in the place of their shapes."""
-    corners = mesh.get_coordinates()
+    axes: Any = mesh.axes
+    corners: Any = mesh.get_coordinates()
     (left, bottom), (right, top) = corners[0, 0], corners[-1, -1]
     # Without interpolation the file holds a pixel a cell, and the browser enlarges it as it is.
     style: dict[str, Any] = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "interpolation": "none"}
-    image = AxesImage(mesh.axes, extent=(left, right, bottom, top), origin="lower", **style)
+    image = AxesImage(axes, extent=(left, right, bottom, top), origin="lower", **style)
     image.set_data(mesh.get_array())
-    mesh.axes.add_image(image)
+    axes.add_image(image)
     mesh.remove()
 
 

@@ -397,22 +397,3 @@ def test_projections_are_those_of_a_linear(turn, stretch):
     assert lab.values["queries_turn"] == turn
     assert lab.values["queries_stretch"] == pytest.approx(stretch)
     assert lab.state["panels"] == set_by_control
-
-
-# ---- words ----
-
-
-def test_odd_tokens_are_shown_in_sentences_and_titles():
-    odd = ["", "\n", "c\u202eat", "w" * 5000, "שלום", "<b>$x^$🙂"]
-    lab = SoftmaxLab(torch.eye(6), odd)
-    shown = ["(empty)", "⏎", "c�at", f"{'w' * 23}…", "\u2068שלום\u2069", "<b>$x^$🙂"]
-    assert lab.state["panels"][0]["names"] == odd
-    for place, word in enumerate(shown):
-        lab.set(word=place)
-        assert f"“{word}”" in lab.state["panels"][0]["title"]
-        assert f"“{word}”" in lab.state["panels"][1]["title"]
-        assert word in lab.text
-        assert lab.png()
-    mask = MaskLab(torch.eye(6), odd, mask=torch.zeros(6, 6, dtype=torch.bool))
-    assert mask.png()
-    assert "“(empty)”, “⏎”, “c�at”" in mask.text
