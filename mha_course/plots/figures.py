@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from mha_course import markup
 from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
@@ -35,7 +36,10 @@ TEXT = 10.0
 TITLE = 11.5
 LARGE = 15.0
 IMAGE = "max-width:100%;height:auto"
-MOST_CELLS = 150  # that are drawn as shapes; more are one bitmap in the image
+# Cells that are drawn as shapes; more are an image with a pixel a cell, which is a thousand times
+# smaller. Signed ones are shapes for longer, because only those change colour on a dark page.
+MOST_CELLS = 150
+MOST_SIGNED = 64 * 64
 _COLOR = re.compile(r'(?<=[" ])#[0-9a-f]{6}(?=[";])')
 
 _unregistered = ContextVar("unregistered", default=False)
@@ -117,14 +121,30 @@ def svg(picture: Axes | Figure) -> bytes:
     figure = figure_of(picture)
     drawn = [artist for ax in figure.axes for artist in ax.collections]  # findobj is slow
     meshes = [artist for artist in drawn if isinstance(artist, QuadMesh)]
-    signed = any(mesh.get_cmap().name == "signed" for mesh in meshes)
+    cells = {mesh: np.asarray(mesh.get_array()).size for mesh in meshes}
+    many = max(cells.values(), default=0) > MOST_SIGNED
+    signed = not many and any(mesh.get_cmap().name == "signed" for mesh in meshes)
     for mesh in meshes:
-        cells = np.asarray(mesh.get_array()).size
-        mesh.set_rasterized(not signed and cells > MOST_CELLS)
+        mesh.set_rasterized(False)  # as matplotlib does with colour bars, which would stay light
+        if not signed and cells[mesh] > MOST_CELLS:
+            _draw_as_image(mesh)
     with mpl.rc_context({"svg.hashsalt": "mha", "svg.fonttype": "none"}):
         text = _save(figure, "svg", metadata={"Date": None, "Creator": None}).decode()
     text = re.sub("<[^>]+>", _rounded, text[text.index("<svg") :])
     return _themed(text, signed).encode()
+
+
+def _draw_as_image(mesh: QuadMesh) -> None:
+    """Draw cells of one size as an image in the place of their shapes."""
+    axes: Any = mesh.axes
+    corners: Any = mesh.get_coordinates()
+    (left, bottom), (right, top) = corners[0, 0], corners[-1, -1]
+    # Without interpolation the file holds a pixel a cell, and the browser enlarges it as it is.
+    style: dict[str, Any] = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "interpolation": "none"}
+    image = AxesImage(axes, extent=(left, right, bottom, top), origin="lower", **style)
+    image.set_data(mesh.get_array())
+    axes.add_image(image)
+    mesh.remove()
 
 
 def _rounded(tag: re.Match[str]) -> str:

@@ -11,7 +11,6 @@ import {
   setText,
   svg,
 } from "./dom.js";
-import { still } from "./player.js";
 
 /**
  * What is drawn.
@@ -34,7 +33,6 @@ const NARROWEST = 16; // pixels of a word that stands upright
 const LONGEST = 16; // characters of a word
 const BELOW = 62; // pixels for words and their numbers
 const THICKEST = 18; // pixels of an arc whose weight is 1
-const MOVE = 220; // milliseconds in which arcs move to new weights
 
 /** Return an arc above one line, or a loop above one word. */
 function arcAbove(from, to, floor, tallest) {
@@ -107,7 +105,6 @@ class Line {
 export class Arcs {
   paths = svg("g");
   svg = svg("svg", { "aria-hidden": "true" }, this.paths);
-  moving = null;
 
   constructor({ onHover, onFollow }) {
     this.onFollow = onFollow;
@@ -158,7 +155,7 @@ export class Arcs {
     this.keyLine.mark(row, { hidden: hiddenRow, followed, passive: this.two });
     if (this.two) this.queryLine.mark(null, { followed: follow });
     this.shown = sentence;
-    this.moveTo(row, this.queries.middles[follow]);
+    this.drawArcs(row, this.queries.middles[follow]);
   }
 
   measure(width, height) {
@@ -170,38 +167,20 @@ export class Arcs {
     setAttributes(this.svg, { width: wide, height: this.space });
   }
 
-  /** Let the arcs move from what was drawn to these weights, from the word at `from`. */
-  moveTo(row, from) {
-    const key = `${this.size} ${this.keyLine.key}`;
-    const before = this.drawn?.key === key ? this.drawn : null;
-    cancelAnimationFrame(this.moving);
-    if (!before || still()) return this.drawAt({ row, from, key });
-    const started = performance.now();
-    const step = () => {
-      const fraction = Math.min(1, (performance.now() - started) / MOVE);
-      const eased = fraction * (2 - fraction);
-      const between = (a, b) => a + (b - a) * eased;
-      const weights =
-        fraction === 1 ? row : row.map((weight, j) => between(before.row[j] || 0, weight));
-      this.drawAt({ row: weights, from: between(before.from, from), key });
-      if (fraction < 1) this.moving = requestAnimationFrame(step);
-    };
-    step();
-  }
-
-  drawAt(drawn) {
-    this.drawn = drawn;
+  /** Draw an arc to each key; the style sheet moves those that were there to their new places. */
+  drawArcs(row, from) {
     const floor = this.space - 2;
     const { middles } = this.keyLine;
-    const arcs = [...drawn.row.entries()].filter(([, weight]) => weight >= LEAST / 2);
-    arcs.sort(([, a], [, b]) => a - b);
-    const nodes = arcs.map(([j, weight]) => {
+    if (this.paths.childElementCount !== row.length)
+      this.paths.replaceChildren(...row.map(() => svg("path")));
+    row.forEach((weight, j) => {
       const d = this.two
-        ? curveBetween(drawn.from, middles[j], 2, floor)
-        : arcAbove(drawn.from, middles[j], floor, this.space - THICKEST);
-      const opacity = weight < LEAST ? 0.15 : 0.4 + 0.5 * Math.min(weight, 1);
-      return svg("path", { d, "stroke-width": Math.max(1, THICKEST * weight), opacity });
+        ? curveBetween(from, middles[j], 2, floor)
+        : arcAbove(from, middles[j], floor, this.space - THICKEST);
+      const faint = weight >= LEAST / 2 ? 0.15 : 0; // NaN is not drawn, too
+      const opacity = weight >= LEAST ? 0.4 + 0.5 * Math.min(weight, 1) : faint;
+      const width = Math.max(1, THICKEST * weight) || 1;
+      setAttributes(this.paths.children[j], { d, "stroke-width": width, opacity });
     });
-    this.paths.replaceChildren(...nodes);
   }
 }

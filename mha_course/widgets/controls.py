@@ -12,6 +12,8 @@ from mha_course.errors import require
 Kind = Literal[
     "slider", "choice", "menu", "toggle", "linear", "log", "whole", "text", "painted"
 ]  # fmt: skip
+# What a control may hold, where it is no number.
+TYPES: dict[str, tuple[Any, str]] = {"toggle": (bool, "True or False"), "text": (str, "a str")}
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,13 @@ class Control:
             rule = f"{self.name} has no such value"
             require(value in self.options, place, rule, expected=expected, got=repr(value))
             return self.options[self.options.index(value)]
-        got = repr(value)
-        if self.kind == "toggle":
-            rule = f"{self.name} is a switch"
-            require(isinstance(value, bool), place, rule, expected="True or False", got=got)
+        types, expected = TYPES.get(self.kind, ((int, float), "a finite number"))
+        fits = isinstance(value, types) and (types is bool or not isinstance(value, bool))
+        fits = fits and (isinstance(value, str) or math.isfinite(value))
+        rule = f"{self.name} has no such value"
+        require(fits, place, rule, expected=expected, got=repr(value))
+        if self.kind in ("toggle", "text"):
             return value
-        if self.kind == "text":
-            rule = f"{self.name} is a text"
-            require(isinstance(value, str), place, rule, expected="a str", got=got)
-            return value
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        finite = number and math.isfinite(value)
-        rule = f"{self.name} is a number"
-        require(finite, place, rule, expected="a finite number", got=got)
         return round(value) if self.kind == "whole" else float(value)
 
     def read(self, place: str, sent: Any) -> Any:

@@ -4,16 +4,6 @@
 const SETTLES = 1500; // milliseconds in which cells grow and JupyterLab scrolls
 const SCROLLER = ".jp-WindowedPanel-outer"; // a notebook's, in JupyterLab
 const MARGIN = 8; // pixels above the widget
-const SCROLLING = new Set([
-  "PageUp",
-  "PageDown",
-  "Home",
-  "End",
-  "ArrowUp",
-  "ArrowDown",
-  " ",
-  "Enter",
-]);
 
 /** Whether the cell of a node was run last: it is the active one, or the one before; folded ones do not count. */
 function wasRun(node) {
@@ -32,10 +22,7 @@ function bring(node) {
   function stop() {
     cancelAnimationFrame(due);
     for (const event of ["wheel", "touchmove", "pointerdown", "keydown"])
-      window.removeEventListener(event, interrupt, true);
-  }
-  function interrupt({ type, key }) {
-    if (type !== "keydown" || SCROLLING.has(key)) stop();
+      window.removeEventListener(event, stop, true);
   }
   function follow() {
     due = requestAnimationFrame(follow);
@@ -49,7 +36,7 @@ function bring(node) {
     else if (below > 1) scroller.scrollTop += below;
   }
   for (const event of ["wheel", "touchmove", "pointerdown", "keydown"])
-    window.addEventListener(event, interrupt, { capture: true, passive: true });
+    window.addEventListener(event, stop, { capture: true, passive: true });
   follow();
   return stop;
 }

@@ -21,11 +21,6 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  */
 
 /**
- * A scale and the colours between its ends; each is a number whose bytes are alpha, blue, green, red.
- * @typedef {{ low: number, high: number, palette: Uint32Array }} Colours
- */
-
-/**
  * Where everything stands: the matrix, one cell of it, the names, the whole picture.
  * @typedef {object} Plan
  * @property {{ x: number, y: number, w: number, h: number }} box
@@ -39,11 +34,6 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  * @property {(text: string) => number} widthOfNumber
  * @property {number} width
  * @property {number} height
- */
-
-/**
- * A cell, or a row or a column where the other is missing.
- * @typedef {{ row?: number, column?: number }} Place
  */
 
 export const SLANT = 50; // degrees by which names above columns slant, as in plots/scales.py
@@ -100,11 +90,7 @@ export function shade(value, { palette, low, high }) {
   return palette[clamp(Math.round(((value - low) / (high - low || 1)) * last), 0, last)];
 }
 
-/**
- * Colour a canvas. A hidden cell stays clear, for the hatching behind it; one that holds a number all the same is pale.
- * @param {Cells} cells
- * @param {Colours} colours
- */
+/** Colour a canvas. A hidden cell stays clear, for the hatching behind it; one that holds a number all the same is pale. */
 export function paintCells(canvas, cells, colours) {
   const { values, rows, columns } = cells;
   Object.assign(canvas, { width: columns, height: rows });
@@ -191,11 +177,7 @@ export function pointOn(node, { clientX, clientY }) {
   return { x: (clientX - left) / grown, y: (clientY - top) / grown };
 }
 
-/**
- * Return which cell lies at a point, or which row or column the name there has; nothing elsewhere.
- * @param {Plan} plan
- * @returns {Place | null}
- */
+/** Return which cell lies at a point, or which row or column the name there has; nothing elsewhere. */
 export function cellAt({ x, y }, { box, cell, level }, { T, S }) {
   const slant = y < box.y && !level ? ((box.y - y) * RUN) / RISE : 0; // of the names above the columns
   const within = (index, size) => (index >= 0 && index < size ? index : null);
@@ -292,12 +274,7 @@ function everyNth(names, least, size) {
   return [...names.keys()].filter((i) => i % step === 0);
 }
 
-/**
- * Draw cells on a canvas, and return what stands over it: gaps, names and numbers.
- * @param {Cells} cells
- * @param {Colours} colours
- * @param {Plan} plan
- */
+/** Draw cells on a canvas, and return what stands over it: gaps, names and numbers. */
 export function drawPicture(canvas, cells, colours, plan) {
   const { box, cell } = plan;
   paintCells(canvas, cells, colours);
@@ -313,11 +290,7 @@ export function drawPicture(canvas, cells, colours, plan) {
   ];
 }
 
-/**
- * Mark a row, a column, or the cell where they cross: all else lies under a veil.
- * @param {Plan} plan
- * @param {Place} place
- */
+/** Mark a row, a column, or the cell where they cross: all else lies under a veil. */
 export function drawMarked(plan, { row, column }) {
   const across = row == null ? null : boxOf(plan, { row });
   const down = column == null ? null : boxOf(plan, { column });

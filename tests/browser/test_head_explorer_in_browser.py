@@ -88,28 +88,13 @@ def test_every_cell_row_and_column_is_read_out_where_it_is_pointed_at(show, draw
     assert said(page).startswith(f"head 0: “{WORDS[row]}” looks at ")
 
 
-def test_colours_are_those_of_the_palettes(show, draw):
-    import matplotlib as mpl  # noqa: PLC0415
-
-    given = weights(draw, 1, 4, 4)
-    page = show(HeadExplorer(given))
-    for row, column in np.ndindex(4, 4):
-        wanted = np.array(mpl.colormaps["cividis"](float(given[0, row, column]))) * 255
-        assert np.abs(cell(page, row, column) - wanted).max() < 4
-    page = show(HeadExplorer([[-2.0, 0.0], [1.0, 2.0]]))
-    blue, white, red = (cell(page, *at) for at in ((0, 0), (0, 1), (1, 1)))
-    assert blue[2] > blue[0] + 60
-    assert red[0] > red[2] + 60
-    assert min(white) > 240
-
-
 # ---- the sentence ----
 
 
 def arcs(page):
     """Return the widths of all arcs, and the numbers that stand below words."""
     page.wait_for_timeout(300)  # until they have moved
-    widths = page.locator(".mha-arcs path").evaluate_all(
+    widths = page.locator(".mha-arcs path:not([opacity='0'])").evaluate_all(
         "nodes => nodes.map((node) => Number(node.getAttribute('stroke-width')))"
     )
     below = page.locator(".mha-arcs .word").evaluate_all(

@@ -10,11 +10,12 @@ from browsing import MOVE
 from labs import LABS
 from widget_cases import make
 
+from mha_course.widgets import PlaneLab
 from mha_course.widgets.labs import panels, plane
 from mha_course.widgets.labs.ablation import SENTENCES
 
 # Labs whose states are in a table.
-TABLES = ("ProbeLab", "ScalingLab", "TilingLab", "AblationLab")
+TABLES = ("ProbeLab", "ScalingLab", "TilingLab", "AblationLab", "RotaryLab", "PatchLab")
 # Returns the state once what was asked is answered.
 STATE = (
     "async () => { await new Promise((done) => setTimeout(done, 150)); return model.state.state }"
@@ -76,14 +77,11 @@ def assert_alike(ours, theirs):
         assert ours == (pytest.approx(theirs, abs=1e-6) if numbers else theirs)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("PlaneLab", {}), ("PlaneLab", {"projections": True}), ("RotaryLab", {}), ("PatchLab", {})],
-)
-def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatch):
+@pytest.mark.parametrize("projections", [False, True])
+def test_a_page_computes_what_python_does(projections, widget_page, monkeypatch):
     for module in (panels, plane):
         monkeypatch.setattr(module, "plain", unrounded)
-    lab = LABS[name](**options) if options else make(name)
+    lab = PlaneLab(projections=projections)
     start = lab.text
     page = widget_page(lab, height=200)  # a key may scroll it
 
@@ -103,12 +101,12 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
         handle.focus()
         page.keyboard.press(key)
 
-    controls = page.locator(".mha-lab input:not([type=radio])")
+    controls = page.locator(".mha-lab input")
     tips = page.locator(".handle")
     for _ in range(3):
         for control in controls.all():
             moves(control.evaluate, MOVE)
-            for key in ("End", "Home") if control.get_attribute("type") == "range" else ():
+            for key in ("End", "Home"):
                 moves(press, control, key)
         for tip in tips.all():
             for key in ("ArrowUp", "Shift+ArrowLeft"):
@@ -118,8 +116,6 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
             assert before[1] > 0
             page.keyboard.press("Home")
             assert page.evaluate(place) == before
-        for radio in page.locator("input[type=radio]:not(:checked)").all()[:1]:
-            moves(radio.evaluate, MOVE)
     page.locator(".again").click()
     page.evaluate(STATE)
     assert page.locator(".sentence").inner_text() == start
@@ -170,13 +166,6 @@ def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_pa
     page.locator("input[type=radio]").nth(0).evaluate(MOVE)
     page.evaluate(STATE)
     assert page.locator(".trouble").is_hidden()
-
-
-def test_a_lab_with_too_many_states_needs_a_kernel():
-    scores = torch.randn(3, 3)
-    assert LABS["SoftmaxLab"](scores, ["a", "b", "c"]).without_kernel() is None
-    assert LABS["CacheLab"]().without_kernel() is None
-    assert LABS["RotaryLab"](rope=lambda x, at, base: x).without_kernel() is None
 
 
 def test_the_axis_of_shares_is_fixed_and_the_bytes_are_a_straight_line(widget_page):

@@ -76,28 +76,6 @@ def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     assert root.evaluate("one => one.offsetHeight") == after
 
 
-def test_tiles_are_played_and_other_tiles_stop_at_the_first(widget_page):
-    lab = LABS["TilingLab"](SCORES, CAT.tokens)
-    lab.set(size=5)
-    page = widget_page(lab, width=WIDTH)
-    browsing.stop_clock(page)
-    page.reload()
-    page.wait_for_selector("[data-ready]")
-    slider, play = page.locator("[data-control=tile]"), page.locator(".play")
-
-    def at(milliseconds):
-        page.clock.run_for(milliseconds)
-        return slider.evaluate("one => Number(one.value)")
-
-    play.click()
-    assert [at(700), at(1400)] == [1, 2]
-    page.locator("input[type=checkbox]").click()  # other tiles: six, of which none is played
-    assert at(5000) == 0
-    play.click()
-    assert [at(700), *(at(1400) for _ in range(6))] == [1, 2, 3, 4, 5, 5, 5]
-    assert play.inner_text().endswith("Play")
-
-
 def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
     lab = LABS["TilingLab"](SCORES, CAT.tokens)
     lab.set(size=5, tile=5)
@@ -124,11 +102,6 @@ def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
     for _ in range(14):
         page.keyboard.press("ArrowDown")
     assert page.locator(".readout").inner_text() == "greedily → the₁: not computed yet"
-    for place in (".cells .held", ".bar"):
-        moving = page.locator(place).first.evaluate(
-            "one => getComputedStyle(one).transitionDuration"
-        )
-        assert moving == "0s"
 
 
 def test_what_is_hidden_is_hatched_and_what_is_to_come_is_not(widget_page):

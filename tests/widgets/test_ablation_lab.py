@@ -48,13 +48,6 @@ def guesses(model, sentence):
     return dict(zip(vocabulary(), probabilities.tolist(), strict=True))
 
 
-def test_the_lab_starts_with_the_heads_ablated_that_it_is_told():
-    first, moved = AblationLab(ablated=["L1 H1"]), AblationLab()
-    assert first.text != moved.text
-    moved.set(l1_h1=True)
-    assert first.text == moved.text
-
-
 REFUSED = {
     "there is no such layer. expected 0 to 1, got 2": lambda: AblationLab(layer=2),
     "must be hidden. expected one <mask>, got 0 in 'the cat'": lambda: AblationLab(("the cat",)),

@@ -100,14 +100,6 @@ def test_every_cell_is_the_number_that_torch_has_there_and_new_memory_a_strip(na
     assert len(lane["strips"]) == sum(new) + 1
 
 
-def test_a_tensor_that_is_a_piece_of_a_larger_one_keeps_its_places():
-    x = counted(1, 3, 8)[..., 2:6]
-    (lane,) = lanes(LayoutPlayer(trace(lambda x: x.transpose(1, 2).contiguous(), x, axes="B S D")))
-    assert [place for place, _ in lane["strips"][0]] == x.flatten().tolist()
-    assert lane["frames"][-1]["ids"] == x.transpose(1, 2).flatten().tolist()
-    assert lane["frames"][-1]["places"] == list(range(12))
-
-
 def test_token_head_and_colour_are_those_of_the_right_split(both):
     heads = right(counted(1, 3, 8))
     cells = lanes(both)[0]["cells"].values()

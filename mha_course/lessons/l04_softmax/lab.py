@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course import plots
 from mha_course.errors import require
 from mha_course.markup import isolate_word
-from mha_course.plots.figures import SMALL
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import scores_and_tokens
@@ -101,7 +99,7 @@ class SoftmaxLab(Lab):
             ),
             bars(f"weights of “{name}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
             matrix(
-                "all weights, with their sums",
+                "all weights",
                 tokens,
                 tokens,
                 weights,
@@ -111,21 +109,6 @@ class SoftmaxLab(Lab):
             ),
         )
         return panels, self._sentence(word, weights, over_queries) + self._softmax.caption
-
-    def picture(self) -> Figure:
-        """Draw the same panels without a browser, with the sums next to and below the matrix."""
-        figure = super().picture()
-        if self._panels:
-            matrix = self._panels[2]
-            across = len(matrix["columns"])
-            num_rows = len(matrix["rows"])
-            ax = figure.axes[2]
-            for n, total in enumerate(matrix["rows_sum"]):
-                ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
-            for n, total in enumerate(matrix["columns_sum"]):
-                below: dict[str, Any] = {"ha": "center", "va": "top", "rotation": 90}
-                ax.text(n + 0.5, num_rows + 0.2, f"Σ {total}", fontsize=SMALL, **below)
-        return figure
 
     def _sentence(self, word: int, weights: Tensor, over_queries: bool) -> str:
         row = weights[word]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course import plots, positions
-from mha_course.widgets.base import esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, lines
 from mha_course.widgets.learner_function import LearnerFunction
 
-POSITIONS, FURTHEST = 121, 40
+# Few positions, so that a page without a kernel can carry all states.
+POSITIONS = (0, 1, 2, 3, 5, 10, 20, 40, 80, 120)
+FURTHEST = 40
 BASES = (100.0, 10_000.0, 500_000.0)
 COLORS = {"q": plots.ACCENT, "k": plots.BAR}
 # One query and one key of 6 pairs, drawn once, (D,) each.
@@ -34,7 +34,6 @@ class RotaryLab(Lab):
     Raises: ShapeError.
     """
 
-    _esm = esm("lab.js", folder=Path(__file__).parent)
     question = "Both tokens move on, and every arrow rotates. What happens to q · k?"
     hint = "Dashed: before the rotation. Pair i is made of the channels i and i + D/2."
 
@@ -42,15 +41,11 @@ class RotaryLab(Lab):
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         names = tuple(f"{base:,.0f}" for base in BASES)
         controls = [
-            Control("position", "key at", "slider", 0, tuple(range(POSITIONS))),
+            Control("position", "key at", "slider", 0, POSITIONS),
             Control("distance", "query further by", "slider", 3, tuple(range(FURTHEST + 1))),
             Control("base", "base", "choice", 10_000.0, BASES, names),
         ]
         super().__init__(controls)
-
-    def without_kernel(self) -> dict[str, Any] | None:
-        """Return nothing: lab.js computes all states; but only a kernel has the learner's rope."""
-        return {} if self._rope.function is None else None
 
     def rotated(self, vector: Tensor, at: Tensor, base: float) -> Tensor:
         """Return a vector (D,) rotated by each of S positions, (S, D)."""

@@ -1,6 +1,6 @@
-// The lab of lesson 12: which tile is held, which are gone and which are to come; the tiles can be played.
+// The lab of lesson 12: which tile is held, which are gone and which are to come.
 
-import { isolateWord, make, setAttributes, svg } from "../../widgets/dom.js";
+import { isolateWord, make, svg } from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";
 import { renderLab } from "../../widgets/labs/lab.js";
 import { Matrix } from "../../widgets/labs/matrix.js";
@@ -26,7 +26,6 @@ const WORDS = {
 class TiledMatrix extends Matrix {
   update(now) {
     super.update(now);
-    this.frame ??= this.node.lastChild.appendChild(svg("rect", { class: HELD }));
     const { tiles, at } = now;
     const [past, coming] = [tiles.slice(0, at), tiles.slice(at + 1)].map((some) =>
       some.flatMap((tile) => this.seenOf(tile)),
@@ -35,9 +34,8 @@ class TiledMatrix extends Matrix {
       this.block(GONE, past),
       this.block(COMING, coming),
       svg("path", { class: "dots", d: coming.map((part) => this.dotsIn(part)).join("") }),
+      this.block(HELD, [tiles[at]]),
     );
-    const { x, y, w, h } = this.boxOfTile(tiles[at]);
-    setAttributes(this.frame, { x, y, width: w, height: h });
   }
 
   /** Return the parts of a tile that are not hidden: its rows where the diagonal cuts it. */
@@ -103,7 +101,6 @@ function drawTiles(panel, tools) {
 }
 
 const kinds = { ...KINDS, matrix: { ...KINDS.matrix, draw: drawTiles } };
-const plays = { control: "tile", last: ({ panels: [matrix] }) => matrix.tiles.length - 1 };
-const render = (context) => renderLab(context, kinds, { plays });
+const render = (context) => renderLab(context, kinds);
 
 export default { render: inView(render) };

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from pathlib import Path
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -14,20 +13,20 @@ from matplotlib.image import imsave
 from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l14_vision.overlays import attention_overlay
 from mha_course.lessons.l14_vision.shapes import Pictures
-from mha_course.widgets.base import answer_script, esm
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
 
 HERE = Path(__file__).parent
-COUNT = 30  # pictures to choose from
+COUNT = 12  # pictures to choose from: a page without a kernel carries all states
 FULL = 255  # the light of a patch: as much as the largest weight of its head
 
 
 class PatchLab(Lab):
     """Choose a picture and a query, and see the weights of its patches as light.
 
-    Args: a ``transformer`` of ``vision``; ``pictures``, of which the first 30 can be chosen;
+    Args: a ``transformer`` of ``vision``; ``pictures``, of which the first 12 can be chosen;
         ``picture``, the number of the first one.
     """
 
@@ -45,8 +44,7 @@ class PatchLab(Lab):
         on_shape = vision.shape_patches(pictures)[:COUNT, None, None]  # (B, 1, 1, N)
         self._weights = weights
         self._lights = (FULL * weights / weights.amax(-1, keepdim=True)).round().to(torch.uint8)
-        on_shapes = (weights * on_shape).sum(-1) / weights.sum(-1)  # (L, B, H, S)
-        self._shares = (100 * on_shapes).round().to(torch.uint8)
+        self._shares = (weights * on_shape).sum(-1) / weights.sum(-1)  # (L, B, H, S)
         self._names = [pictures.describe(n) for n in range(len(self._images))]
         self._png = list(map(_png, self._images))
         layers = tuple(range(len(weights)))
@@ -64,7 +62,7 @@ class PatchLab(Lab):
         lights = self._lights[layer, picture, :, query].tolist()
         full = [FULL] * len(lights[0])
         titled = {"the image": full, **{f"head {n}": row for n, row in enumerate(lights)}}
-        on_shapes = ", ".join(f"{n / 100:.2f}" for n in self._shares[layer, picture, :, query])
+        on_shapes = ", ".join(f"{share:.2f}" for share in self._shares[layer, picture, :, query])
         query_name = f"patch {query - 1}" if query else "the class token"
         return tuple(
             {
@@ -83,16 +81,6 @@ class PatchLab(Lab):
         rows = {f"head {n}": row for n, row in enumerate(self._weights[layer, number, :, query])}
         framed = query - 1 if query else None
         return attention_overlay(self._images[number], rows, vision.GRID, query=framed, across=5)
-
-    def without_kernel(self) -> dict[str, Any]:
-        """Return the script that answers in a page, and what it looks up."""
-        script = answer_script("answer.js", folder=HERE)
-        data = {
-            "images": self._png, "names": self._names, "heads": self._lights.size(2),
-            "patches": self._lights.size(4),
-            "lights": self._lights.numpy().tobytes(), "shares": self._shares.numpy().tobytes(),
-        }  # fmt: skip
-        return {"answerer": {"script": script, "data": data}}
 
 
 def _png(image: torch.Tensor) -> str:

@@ -65,8 +65,6 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     titles = [_name(maps, layer, head, "average of heads") for head in heads]
     top = SENTENCE if maps.has_words else 0.0
     grid = plots.head_grid(matrices[heads], mask=mask[heads], titles=titles, top=top, **style)
-    if not few:
-        _as_bitmap(grid.axes[0])
     if maps.has_words:
         fraction = top / grid.get_figheight()
         ax = grid.add_axes((0.01, 1 - fraction, 0.98, fraction))
@@ -74,15 +72,6 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
         if slot < len(grid.axes) - 2:
             plots.frame_row(grid.axes[slot], row)
     return grid
-
-
-def _as_bitmap(ax: Axes) -> None:
-    """Draw the cells as one image: as shapes they take seconds, and megabytes."""
-    mesh: Any = ax.collections[0]
-    style = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "aspect": ax.get_aspect()}
-    extent = (*ax.get_xlim(), *ax.get_ylim())
-    ax.imshow(mesh.get_array(), extent=extent, interpolation="none", **style)
-    mesh.remove()
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:

@@ -4,7 +4,6 @@ import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { inView } from "../in_view.js";
 import { followTheme, palettesOf } from "../matrix.js";
-import { Frame } from "../player.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
 
@@ -30,8 +29,8 @@ const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** Return what a panel must be built anew for; all else is an update. */
-const formOf = ({ kind, names, rows, columns, size, side, drag, color }) =>
-  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, side, drag, color]);
+const formOf = ({ kind, names, rows, columns, size, drag }) =>
+  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag]);
 
 const titleOf = ({ title, drag, paint }) =>
   `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
@@ -40,7 +39,6 @@ const titleOf = ({ title, drag, paint }) =>
 function makePanel(panel, tools) {
   const { draw, widths } = tools.kinds[panel.kind];
   const title = make("figcaption", "title", panel.title);
-  if (panel.color) title.style.borderColor = panel.color;
   const place = make("div");
   const legend = make("p", "note");
   const entry = (mark, words) => make("span", "", make("i", mark), ` ${words}`);
@@ -72,10 +70,6 @@ function makeBoards(tools) {
     const anew = resized || panels.some((panel, i) => drawn[i]?.form !== formOf(panel));
     drawn.splice(panels.length).forEach(({ node }) => node.remove());
     groups.small.dataset.title = panels.find((panel) => panel.group)?.group ?? "";
-    groups.small.classList.toggle(
-      "beside",
-      panels.some((panel) => panel.beside),
-    );
     panels.forEach((panel, i) => {
       if (drawn[i]?.form === formOf(panel)) return;
       const group = groups[sizeOf(panel)];
@@ -92,10 +86,9 @@ function makeBoards(tools) {
 
 /**
  * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
- * `compute(moved, state)` returns the state after a move, if the lab has no table of them. What `plays` has a button
- * that moves its `control` step by step, up to `last(state)`, until somebody else moves one.
+ * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
  */
-export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
+export function renderLab({ model, el }, kinds, { compute } = {}) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
@@ -119,22 +112,11 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
     readout.textContent = words;
     if (spoken) speak(words);
   };
-  function set(name, value) {
+  function move(name, value) {
     local[name] = value;
     controls.get(name)?.show(value);
     kernel.move(name, value);
   }
-  function move(name, value) {
-    player?.stop();
-    set(name, value);
-  }
-  const player =
-    plays &&
-    new Frame({
-      at: () => local[plays.control],
-      last: () => plays.last(model.get("state")),
-      go: (to) => set(plays.control, to),
-    });
   const controls = makeControls(specs, move);
   const value = (name) => local[name];
   const tools = { kinds, move, idle: kernel.idle, read, palettes, value };
@@ -144,7 +126,7 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
     Object.entries(start).forEach((pair) => move(...pair)),
   );
   const nodes = Array.from(controls.values(), ({ node }) => node);
-  const bar = make("div", "controls", ...(player ? [player.play] : []), ...nodes, again);
+  const bar = make("div", "controls", ...nodes, again);
   const below = make("div", "below", readout, make("p", "hint", hint)); // one in the place of the other
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
   const root = make("div", "mha-lab mha-picture", ...parts, aloud);
@@ -182,7 +164,6 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
-    player?.stop();
     stopTheme();
     stopSpeaking();
     kernel.stop();

@@ -26,7 +26,6 @@ COURSE = "0 (this course)"
 BY_HAND = "-inf by hand"
 FINITE = "-1e9"
 FILLS = (COURSE, BY_HAND, FINITE)
-BESIDE = 9  # words, up to which all matrices fit into one row
 
 
 class MaskLab(Lab):
@@ -126,9 +125,8 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
     """Draw a mask (T, S) small, in each convention."""
     ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
     additive = additive_mask(allowed, torch.float32).isneginf()
-    style: dict[str, Any] = {"size": "small", "scale": BOOL, "beside": len(tokens) <= BESIDE}
-    style["side"] = 105 if style["beside"] else 210
-    style["group"] = "the same mask, as other libraries write it"
+    group = "the same mask, as other libraries write it"
+    style: dict[str, Any] = {"size": "small", "scale": BOOL, "group": group}
     return [
         matrix(title, tokens, tokens, cells.int(), on=on, off=off, **style)
         for title, cells, on, off in (

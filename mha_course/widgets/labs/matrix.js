@@ -30,13 +30,11 @@ import { figure } from "./bars.js";
  * @property {number} [margin] pixels to keep free at the right and below
  * @property {string} [on] the word for 1
  * @property {string} [off] the word for 0
- * @property {string} [color] which marks the title
  * @property {string} [group] the title above all small ones
- * @property {number} [side] how wide a small one may be, in pixels
- * @property {boolean} [beside] whether small ones stand beside the big ones, where there is room
  */
 
 const LEAST_CELL = 12; // pixels, from which names do not overlap
+const SMALL = 105; // pixels of a small one
 
 /** Return the face of the page, in which names are measured before there is a picture. */
 export const pageFont = () =>
@@ -44,11 +42,11 @@ export const pageFont = () =>
   "system-ui, sans-serif";
 
 /** Return how a matrix is laid out: its names, the size of its cells, and what it keeps free. */
-function layoutOf({ rows, columns, size, margin, side = 210 }) {
+function layoutOf({ rows, columns, size, margin }) {
   const big = size === "big";
   const names = big ? [rows, columns] : [[], []];
   // without names, cells are as many as can be compared at a glance
-  const largest = big ? clamp(280 / rows.length, 18, 40) : Math.min(32, side / columns.length);
+  const largest = big ? clamp(280 / rows.length, 18, 40) : Math.min(32, SMALL / columns.length);
   const free = { right: margin ?? (big ? 4 : 2), below: margin ?? 0 };
   return { big, names, options: { ...free, largest, leastCell: LEAST_CELL } };
 }
@@ -57,7 +55,7 @@ function layoutOf({ rows, columns, size, margin, side = 210 }) {
 export function widthsOfMatrix(panel) {
   const { big, names, options } = layoutOf(panel);
   const widthOf = (cell) => widthWith(cell, names, panel.columns.length, pageFont(), options);
-  const most = Math.max(widthOf(options.largest), big ? 0 : Math.min(90, panel.side ?? 90));
+  const most = Math.max(widthOf(options.largest), big ? 0 : 90);
   return [big ? Math.min(most, Math.max(300, widthOf(LEAST_CELL))) : most, most];
 }
 

@@ -13,29 +13,11 @@ const RIGHT = 18;
 const TOP = 8;
 const BELOW = 36;
 
-/** Return round numbers from low to high, about five of them. */
-export function ticksOf(low, high) {
-  const power = 10 ** Math.floor(Math.log10(high - low));
-  const step = power * ([0.2, 0.5, 1, 2].find((n) => (high - low) / (n * power) <= 5) ?? 5);
-  const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
-  return Array.from({ length: last - first + 1 }, (_, n) =>
-    Number(((first + n) * step).toPrecision(3)),
-  );
-}
-
 /** Return the path through points; where one is missing, the line breaks off. */
 export const pathOf = (points) =>
   points
     .map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point.join(" ")}` : ""))
     .join("");
-
-/** Return powers of two from low to high, about five of them. */
-export function powersOf(low, high) {
-  const [first, last] = [Math.ceil(Math.log2(low)), Math.floor(Math.log2(high))];
-  const step = Math.ceil((last - first + 1) / 6);
-  const count = Math.floor((last - first) / step) + 1;
-  return Array.from({ length: count }, (_, n) => 2 ** (first + n * step));
-}
 
 const entryOf = (line, at) => `${line.name} ${figure(line.values[at])}`;
 
@@ -48,11 +30,7 @@ function drawLine({ values, style }, at, x, y) {
 }
 
 const lines = afresh((panel, { width }) => {
-  const { at, x: numbers, lines: all, title } = panel;
-  const values = all.flatMap((line) => line.values).filter((value) => value !== null);
-  const low = panel.low ?? Math.min(...values, 0) * 1.05;
-  const high = panel.high ?? Math.max(...values, 1e-9) * 1.05;
-  const ticks = panel.doublings ? powersOf(low, high) : ticksOf(low, high);
+  const { at, x: numbers, lines: all, title, low, high, ticks } = panel;
   const place = panel.doublings ? Math.log2 : Number;
   const end = width - RIGHT;
   const bottom = HEIGHT - BELOW;

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
 from mha_course.colours import HEAD_COLOURS
@@ -72,8 +73,8 @@ def matrix(
         scale: by default the one that the numbers have, with weights from 0 to 1.
         size: big or small. Only a big one has names.
         extra: ``paint``, the control that its cells are; ``on`` and ``off``, the words for 1 and 0;
-            ``color``, which marks its title; ``group``, the title above all small ones;
-            ``margin``, pixels to keep free at the right and below. The rest is for a lesson's own.
+            ``group``, the title above all small ones; ``margin``, pixels to keep free at the right
+            and below. The rest is for a lesson's own.
     """
     covered = None if hidden is None else [list(map(int, row)) for row in hidden]
     scale = scale or scale_of(as_numbers("matrix", values), covered)
@@ -99,7 +100,13 @@ def lines(
         ends) y goes up by factors, as an x of powers of two does.
     """
     series = [{**line, "values": plain(line["values"])} for line in drawn]
-    ends = {"low": low, "high": high, "doublings": doublings}
+    numbers = [value for line in series for value in line["values"] if value is not None]
+    low = 1.05 * min(0.0, *numbers) if low is None else low
+    high = 1.05 * max(1e-9, *numbers) if high is None else high
+    locator = LogLocator(2, numticks=6) if doublings else MaxNLocator(5, steps=[1, 2, 5, 10])
+    places = [tick for tick in locator.tick_values(low, high) if low <= tick <= high]
+    ticks = [float(f"{tick:.9g}") for tick in places]  # 0.6, not 0.6000000000000001
+    ends = {"low": low, "high": high, "ticks": ticks, "doublings": doublings}
     return _panel("lines", title, "", x=list(x), xlabel=xlabel, lines=series, at=at, **ends)
 
 
@@ -142,15 +149,15 @@ def arrows(
 
 
 def shares(
-    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = "", **extra: Any
+    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = ""
 ) -> Panel:
     """Describe bars that are cut into parts, one in a row.
 
     A row is a dict of ``name``, ``numbers`` before the bar, ``parts``, each with a name,
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
-    are the words above the columns. With ``bare`` the sizes of parts are seen, not written.
+    are the words above the columns.
     """
-    return _panel("shares", title, note, rows=list(rows), columns=list(columns), **extra)
+    return _panel("shares", title, note, rows=list(rows), columns=list(columns))
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import zlib
 from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from mha_course.plots.figures import SITE
 from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import error_line
 
-MOST = 500
-MOST_ON_SITE = 20_000
+MOST = 20_000  # states that are drawn in half a minute
 
 
 def are_few(controls: Iterable[Control]) -> bool:
     """Return whether all values of the controls can be listed, and make so few states."""
     sizes = [len(control.values) for control in controls]
-    most = MOST_ON_SITE if SITE in os.environ else MOST
-    return all(sizes) and prod(sizes) <= most
+    return all(sizes) and prod(sizes) <= MOST
 
 
 def packed(lab: Any, controls: Mapping[str, Control]) -> str:

@@ -118,14 +118,11 @@ def _lines(ax: Axes, panel: Panel) -> None:
     ax.axvline(at, color=plots.ACCENT, linewidth=2, zorder=0)
     every = math.ceil(len(names) / 8)
     ax.set_xticks(places[::every], names[::every], fontsize=SMALL)
-    low, high = panel["low"], panel["high"]
     if panel["doublings"]:
         ax.set_yscale("log", base=2)
-        ax.set_ylim(low, high)
-    elif all(np.nanmin(line, initial=0.0) >= 0 for line in values.values()):
-        ax.set_ylim(low or 0, high)
-    else:
+    elif panel["low"] < 0:
         ax.axhline(0, color=plots.INK, linewidth=0.8)
+    ax.set_ylim(panel["low"], panel["high"])
     ax.legend(frameon=False, fontsize=SMALL)  # anew: it keeps the looks that the lines had
 
 
@@ -179,8 +176,7 @@ def _shares(ax: Axes, panel: Panel) -> None:
                 n, segment["value"], 0.62, left=start, color=segment["color"], edgecolor="white"
             )
             if segment["value"] > 0.08 + 0.018 * len(segment["name"]):
-                number = "" if "bare" in panel else f" {segment['value']:.2f}"
-                words = segment["name"] + number
+                words = f"{segment['name']} {segment['value']:.2f}"
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
                 ax.text(start + 0.01, n, words, **inside, **style)
             start += segment["value"]

@@ -56,8 +56,8 @@ function makePart(part, words, room) {
 }
 
 /** Make a bar; `mark` is a share that the first part once had, or is to have. */
-function makeBar({ parts, mark }, bare, room) {
-  const wordsOf = ({ name, value }) => isolateWord(name) + (bare ? "" : ` ${figure(value)}`);
+function makeBar({ parts, mark }, room) {
+  const wordsOf = ({ name, value }) => `${isolateWord(name)} ${figure(value)}`;
   const bar = make(
     "div",
     "shares-bar",
@@ -70,11 +70,11 @@ function makeBar({ parts, mark }, bare, room) {
   return [bar, line];
 }
 
-export const shares = afresh(({ columns, rows, bare }, { width }) => {
+export const shares = afresh(({ columns, rows }, { width }) => {
   const cells = rows.map((row) => [
     row.name,
     ...row.numbers.map((number) => [figure(number)]),
-    makeBar(row, bare, TAKEN * width - FREE),
+    makeBar(row, TAKEN * width - FREE),
   ]);
   return makeTable("shares-table", columns, cells);
 });

@@ -3,8 +3,6 @@
 import { make, makeButton, short } from "../dom.js";
 import { makeMark } from "./facts.js";
 
-const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in
-
 function makePill(
   { op, stage, storage, warning, question, hidden_copies: hidden },
   i,
@@ -23,7 +21,7 @@ function makePill(
 
 /** Return the timeline, its pills, and how to mark the one of a step, and its group. */
 export function makeTimeline({ steps, failure }, go) {
-  const node = make("div", `timeline${steps.length > MANY ? " dense" : ""}`);
+  const node = make("div", "timeline");
   const staged = steps.some((step) => step.stage);
   let pillsOfStage = null;
   const pills = steps.map((step, i) => {

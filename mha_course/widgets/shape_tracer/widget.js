@@ -84,11 +84,12 @@ function render(context) {
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function scrollTo(pill) {
     const heights = [flow.node, facts].map((node) => [node, node.offsetHeight]);
-    const middle = pill.offsetLeft - timeline.node.clientWidth / 2;
+    const { clientWidth, clientHeight } = timeline.node;
+    const middle = [pill.offsetLeft - clientWidth / 2, pill.offsetTop - clientHeight / 2];
     const top = code.scrollTarget();
     for (const [node, height] of heights) node.style.minHeight = `${height}px`; // so that nothing below jumps
     if (top !== null) code.pane.lastChild.scrollTop = top;
-    timeline.node.scrollLeft = middle;
+    timeline.node.scrollTo(...middle);
   }
 
   function show(at) {

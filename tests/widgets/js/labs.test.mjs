@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { figure } from "../../../mha_course/widgets/labs/bars.js";
 import { neighbour, shade } from "../../../mha_course/widgets/matrix.js";
 import { scaleOf } from "../../../mha_course/widgets/labs/plane.js";
-import { pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
+import { pathOf } from "../../../mha_course/widgets/labs/panels.js";
 
 test("numbers have two decimals, and what rounds to 0 no sign", () => {
   assert.deepEqual([0.125, -0.004, -0.006, 3, null].map(figure), ["0.13", "0.00", "-0.01", "3.00", "NaN"]);
@@ -28,22 +28,6 @@ test("colours go from one end of a palette to the other, and no further", () => 
   assert.deepEqual(colours, [0, 0, 1, 2, 2, 0]);
   assert.equal(colourOf(4, 4, 4), palette[0]); // a scale without length
   assert.equal(palette.includes(colourOf(NaN, 0, 1)), false);
-});
-
-test("ticks are round numbers within the scale, at most six, and 0 is one of them where it lies between", () => {
-  for (const [low, high] of [
-    [0, 1.05],
-    [0, 0.003],
-    [-2.1, 4.9],
-    [-0.4, 0.1],
-    [0, 15.6],
-    [0, 33],
-  ]) {
-    const ticks = ticksOf(low, high);
-    assert.ok(ticks.length >= 3 && ticks.length <= 6, `${low} ${high}: ${ticks}`);
-    assert.ok(ticks.every((tick) => tick >= low && tick <= high) && ticks.includes(0));
-    for (const tick of ticks) assert.ok(String(tick).length <= 6, `${tick}`);
-  }
 });
 
 test("a line breaks off where a number is missing", () => {
