@@ -60,6 +60,11 @@ def view(call: OpCall) -> list[Axes]:
     return named(call, axes, of_views(call.rerun, list(map(size_of, axes))))
 
 
+def windows_of(call: OpCall) -> list[Axes]:
+    """Slide windows along an axis; the function of this name, for pictures, copies instead."""
+    return [] if call.func is torch.nn.functional.unfold else view(call)
+
+
 def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False) -> list[Axes]:
     """Name results whose axes each come from one axis, and note which elements they are."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
@@ -117,4 +122,5 @@ VIEWS = rules(
     ("squeeze unsqueeze", view),
     ("chunk split split_with_sizes tensor_split hsplit vsplit dsplit", view),
     ("narrow unbind select diagonal", view),
+    ("unfold", windows_of),
 )
