@@ -25,9 +25,6 @@ class Origin(IntEnum):  # ints are hashed fast
     LINEAR = auto()  # The output of a Linear, which may hold its heads in any order.
     FROM_LATENTS = auto()  # The output of the Linear that expands the latents of attention.
     ASSUMED_D = auto()  # The output of a Linear as wide as a head: D if it is used as one.
-    # One of the two axes of (2, 2): half of a width of 4 or the pairs in it, two heads of keys or
-    # the two that share one. Without it, rotary embeddings would lose their names where D is 4.
-    AMBIGUOUS = auto()
     MIXED = auto()  # A reshape put parts of several axes into this one.
     COPIES = auto()  # The same number again and again, as expand shows it.
     INTERLEAVED = auto()  # Copies follow their head, as in repeat_interleave; or pairs of a width.
@@ -118,12 +115,6 @@ def unnamed_factor(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
-
-
-def is_ambiguous_group(axis: Axis) -> bool:
-    """Return whether this is H_kv or the heads of each, and which is not known yet."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-    return whole is not None and whole.name == "H"
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -270,10 +261,7 @@ class AxisNamer:
                     group.append(other)
         roots = set(map(self.root, axis_by_label))  # T and S of one sequence agree.
         for unnamed in group:
-            name = unnamed.name
-            if is_ambiguous_group((unnamed,)):
-                name = "H_kv" if unnamed.stride == 2 else "H/H_kv"
-            self.resolved[unnamed] = (unnamed._replace(name=name),)
+            self.resolved[unnamed] = (unnamed,)
             if len(roots) == 1:  # what met axes of two kinds is none of them
                 (root,) = roots
                 first = next(iter(axis_by_label.values()))

@@ -11,7 +11,6 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
-    numbers,
     size_of,
     unique,
     unknown,
@@ -53,10 +52,6 @@ def _axes_by_width(names: AxisNamer) -> dict[int, Axis]:  # what is entered late
 
 def parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> Axes:
     """Name the parts into which one factor is split."""
-    of_pairs = whole.name == "H" and names.extra.get("H_kv") == 2  # or keys beside values
-    if sizes == (2, 2) and (of_pairs or names.is_width((whole,))):  # their use will tell which
-        number = next(numbers)
-        return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
     labels = _names_of_parts(names, whole, sizes)
     strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]  # The last runs fastest.
     factors = list(map(Factor, labels, sizes, itertools.repeat(whole), strides))
@@ -77,7 +72,8 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
         if name == "H" and "C" not in names.sizes:  # the first heads give D
             names.sizes.setdefault("D", last)
         return [*map(str, sizes[:-2]), name, "D" if last == names.sizes.get("D") else "?"]
-    if len(sizes) != 2:
+    # A width of 4 as halves or as pairs, 4 heads in groups or as keys beside values: either way.
+    if len(sizes) != 2 or (sizes == (2, 2) and whole.name in ("D", "H")):
         return ["?"] * len(sizes)
     if whole.name == "D" and 2 in sizes:
         return ["2" if size == 2 else "D/2" for size in sizes]
@@ -143,15 +139,6 @@ def windows(
     if names.is_token(axis):
         names.tokens.update(factor.name for factor in named[0])
     return named
-
-
-def index_half(names: AxisNamer, axis: Axis) -> None:
-    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-    if whole:
-        other = axis[0]._replace(stride=3 - axis[0].stride)
-        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
-        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
 
 def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:

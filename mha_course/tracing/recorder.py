@@ -267,8 +267,6 @@ class Recorder(TorchFunctionMode):
         """Drop names that do not fit the shape, and distinguish query tokens from key tokens."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
-        resolved = self.names.resolved
-        axes = [resolved.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
         return self.names.separate_tokens(keep_matching(axes, tensor.shape))
 
     def _add_step(

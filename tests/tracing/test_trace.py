@@ -1295,29 +1295,6 @@ def test_an_argument_and_what_reads_it_have_the_same_names(x):
     assert found.arguments[1].axes == found.steps[-1].inputs[1].axes == ("T", "S")
 
 
-def halves_by_a_view(q):
-    one, two = q.unflatten(-1, (2, -1)).unbind(-2)
-    return torch.cat([-two, one], -1)
-
-
-def pairs_by_a_view(q):
-    pairs = q.unflatten(-1, (-1, 2))
-    return torch.stack([-pairs[..., 1], pairs[..., 0]], -1).flatten(-2)
-
-
-def pairs_as_complex_numbers(q):
-    return torch.view_as_real(torch.view_as_complex(q.unflatten(-1, (-1, 2))) * 1j).flatten(-2)
-
-
-@pytest.mark.parametrize("fn", [halves_by_a_view, pairs_by_a_view, pairs_as_complex_numbers])
-def test_halves_of_a_width_of_four_have_the_names_of_others(fn, draw):
-    four, six = (
-        trace(fn, draw(2, 3, 5, width), axes="B H S D", sizes={"C": 3 * width}) for width in (4, 6)
-    )
-    assert [step.axes for step in four.steps] == [step.axes for step in six.steps]
-    assert six.steps[-1].axes == ("B", "H", "S", "D")
-
-
 MLA = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
     "v_head_dim": 7,
        "num_key_value_heads": 4, "n_routed_experts": 4, "n_group": 2,
