@@ -152,9 +152,6 @@ class AxisNamer:
         # The axes that a factor without a name was added to or multiplied with, and its final name.
         self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
         self.resolved: dict[Factor, Axis] = {}
-        # A factor that was concatenated with itself, as the angles of rotary embeddings are.
-        self.halves: dict[Factor, Factor] = {}  # the double of each half
-        self.doubles: dict[Factor, Factor] = {}  # the half of each double
         self.pieces: dict[tuple[str, int], Axes] = {}  # the parts of tokens that were concatenated
 
     def width(self) -> Axis:

@@ -4,15 +4,9 @@ COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 )
 LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
-THREADS = "this call started a thread: what runs in it cannot be seen"
 CUSTOM = (
     "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
     "counted"
-)
-FAST_PATH = (
-    "in evaluation without gradients torch can take a fused path through nn.MultiheadAttention and "
-    "nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in "
-    "rows that are padding"
 )
 WIDTH_UNKNOWN = (
     "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
@@ -49,5 +43,4 @@ OF_OPS = {
     "scaled_dot_product_attention": _IN_KERNEL.format("scaled_dot_product_attention"),
     "flex_attention": _IN_KERNEL.format("flex_attention"),
     "multi_head_attention_forward": _IN_MODULE,
-    "_native_multi_head_attention": _IN_MODULE,
 }

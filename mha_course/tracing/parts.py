@@ -66,8 +66,6 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
     is_free = whole.origin is Origin.LINEAR
     if is_free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
         counts = {"H": heads} | names.extra
-        if last == names.sizes.get("D"):
-            counts["H+2"] = heads + 2  # a key and a value for all heads
         name = _name_of_size(counts, sizes[-2])
         if name == "H" and "C" not in names.sizes:  # the first heads give D
             names.sizes.setdefault("D", last)
@@ -98,15 +96,11 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     if len(axis) == 1 and whole.origin is Origin.LINEAR:
         names.confirm([axis], Origin.LINEAR)
         return linear_output(names, size)
-    if whole.name == "H+2" and (start, size) == (0, names.sizes["H"]):
-        return names.parse("H", size)
     for cut in range(1, len(axis)):
         if size_of(axis[cut:]) == size and start % size == 0:
             return axis[cut:]  # One head's width, for instance, out of all heads.
     if size == 1:
         return ()
-    if whole in names.doubles and 2 * size == whole.size:
-        return (names.doubles[whole],)
     declared = [name for name, n in names.extra.items() if n == size and name.startswith("D")]
     if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
         return (Factor(declared[0], size, whole),)

@@ -43,7 +43,7 @@ NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
 Paths = dict[int, str]  # by the id of what has them
 Inputs = tuple[Operand, ...]
 Place = UserFrame | None
-ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
+ONE_ROW = {"multi_head_attention_forward", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):

@@ -42,7 +42,6 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -155,13 +154,6 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     before = _notes_of_code(fn)
     recorder.top = sys._getframe()  # Frames above this one are not the caller's business.
-    profile = threading.getprofile()
-
-    def on_thread(*_: object) -> None:
-        recorder.notes[notes.THREADS] = None
-        sys.setprofile(profile)
-
-    threading.setprofile(on_thread)
     try:
         with recorder.counter, recorder:
             recorder.run_as_written()
@@ -170,7 +162,6 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
         _attach(error, _finish(recorder, None, before))
         raise
     finally:  # no context manager: it sets the traceback of what was raised, which may refuse
-        threading.setprofile(profile)
         recorder.as_written.close()
     recorder.failure = None  # what was raised inside was caught inside
     return _finish(recorder, result, before)
@@ -180,21 +171,12 @@ def _notes_of_code(fn: Fn) -> list[str]:
     """Return what is known before the call: which of its code runs otherwise, or out of sight."""
     modules = [inner for module in patterns.modules_of(fn) for inner in module.modules()]
     codes = [fn, *patterns.referred(fn), *modules]
-    marks = ("_torchdynamo_orig_callable", "_orig_mod")
-    scripted = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
-    applies = {
-        notes.COMPILED: any(hasattr(code, mark) for code in codes for mark in marks),
-        notes.SCRIPTED: any(isinstance(code, scripted) for code in codes),
-        notes.FAST_PATH: any(map(_has_fast_path, codes)),
-    }
+    scripted = any(isinstance(c, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for c in codes)
+    compiled = any(
+        hasattr(c, "_torchdynamo_orig_callable") or hasattr(c, "_orig_mod") for c in codes
+    )
+    applies = {notes.COMPILED: compiled, notes.SCRIPTED: scripted}
     return [text for text, holds in applies.items() if holds]
-
-
-def _has_fast_path(module: Any) -> bool:
-    kinds = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
-    if not isinstance(module, kinds) or module.training:
-        return False
-    return not (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()))
 
 
 def _attach(error: Exception, failed: Trace) -> None:

@@ -83,11 +83,6 @@ def _align_unnamed(names: AxisNamer, axis: Axis, other: Axis) -> None:
     if names.label(other) == "?" and unnamed_factor(other) is None:
         return  # nothing will ever name it
     names.aligned[unnamed].append(other)
-    if unnamed in names.doubles and names.is_width(other):
-        names.aligned[names.doubles[unnamed]].append(names.half(other))
-    whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
-    if unnamed in names.halves and whole:
-        names.aligned[names.halves[unnamed]].append((whole,))
 
 
 def are_turned_groups(axis: Axis) -> bool:
