@@ -291,9 +291,8 @@ class AxisNamer:
         for factor in axis:
             if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
-            if factor.whole and self.is_unconfirmed(
-                (factor.whole,)
-            ):  # A part is as unsure as its whole.
+            # A part is as unsure as its whole.
+            if factor.whole and self.is_unconfirmed((factor.whole,)):
                 return True
         return False
 
@@ -312,11 +311,11 @@ class AxisNamer:
 
     def is_token(self, axis: Axis) -> bool:
         """Return whether an axis counts tokens."""
-        return bool(axis) and self.tokens.issuperset([factor.name for factor in axis])
+        return bool(axis) and self.counts_tokens(self.label(axis))
 
     def counts_tokens(self, label: str) -> bool:
         """Return whether an axis of this name counts tokens, such as S, or the pixels Y*X."""
-        return self.tokens.issuperset(label.split("*"))
+        return label in self.tokens or self.tokens.issuperset(label.split("*"))
 
     def root(self, label: str) -> str:
         """Return the name under which these tokens first came."""

@@ -191,7 +191,8 @@ class Recorder(TorchFunctionMode):
         arguments = (*args, *kwargs.values())
         if op == "deepcopy":  # its memo holds the copy
             arguments = args[:1]
-        by_id = {id(x): x for x in tensors_in(arguments) if internals.has_shape(x)}
+        shaped = list(filter(internals.has_shape, tensors_in(arguments)))
+        by_id = dict(zip(map(id, shaped), shaped, strict=True))  # each tensor once
         tensors = list(by_id.values())
         values = list(map(self.info, tensors))
         call = OpCall(

@@ -106,12 +106,13 @@ def trace(
 
 def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str, int]) -> Recorder:
     bound = patterns.bind(fn, args, kwargs)
-    # With F=128 no other name is read off 128.
-    own_sizes = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
     modules = patterns.modules_of(fn, bound.values())
-    declared = patterns.declared(modules, bound).items()
-    hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own_sizes}
+    hints = patterns.declared(modules, bound)
+    for name in sizes.keys() - {*"BCDHST"}:  # With F=128 no other name is read off 128.
+        for hint in hints.keys() - {*"CDH"}:
+            if hints[hint] == sizes[name]:
+                del hints[hint]
     rows = patterns.assign(axes, tensors)
     if axes is None:
         rows = guess.guess(modules, tensors, hints | sizes)
@@ -122,9 +123,9 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
     paths = {id(inner): path for module in modules for path, inner in module.named_modules()}
     recorder = Recorder(names, parameters, paths)
     recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
-    if axes is None and any(tensor.dim() > 1 for tensor in tensors.values()):
+    if axes is None and max(map(torch.Tensor.dim, tensors.values()), default=0) > 1:
         recorder.notes = {guess.described(rows): None}
-    batched = any(len(words) > 2 for words in rows.values())
+    batched = max(map(len, rows.values()), default=0) > 2
     for name, tensor in tensors.items():
         if id(tensor) in recorder.values:  # It was given twice: one tensor, one name.
             continue
