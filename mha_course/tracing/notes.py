@@ -3,7 +3,6 @@
 COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 )
-LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
 CUSTOM = (
     "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
     "counted"

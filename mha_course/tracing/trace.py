@@ -39,7 +39,6 @@ at the end of its file, which ``rules/table.py`` adds to the others.
 
 from __future__ import annotations
 
-import inspect
 import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -205,7 +204,7 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     steps = recorder.steps
     recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
-    texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
+    texts = [*before, *recorder.notes, *_notes_of_run(recorder)]
     recorder.running.leave()  # The last variables were assigned after the last step.
     arguments = tuple(
         replace(argument, axes=argument.axes or names.final(info.axes))
@@ -239,7 +238,7 @@ def _renamed(operand: Operand, final_axes: Mapping[int | str, tuple[str, ...]]) 
     return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
 
-def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
+def _notes_of_run(recorder: Recorder) -> list[str]:
     """Return what shows only after the call."""
     sizes = recorder.names.sizes
     custom = dict.fromkeys([step.op for step in recorder.steps if "::" in step.op])
@@ -247,8 +246,6 @@ def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
     codes = {id(line.code): line.code for line in recorder.lines if line}.values()
     typed = [code for code in codes if {"type", "int"} <= {*code.co_names}]
     texts += [notes.SIZES.format(_title(code)) for code in typed]
-    if inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result):
-        texts.append(notes.LATER)
     if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
         texts.append(notes.WIDTH_UNKNOWN)
     axes = [axis for info in recorder.infos for axis in info.axes]

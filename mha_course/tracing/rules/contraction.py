@@ -131,12 +131,10 @@ def _stage_of(
         summed = _describe_scores(call, values, summed_axes, labels)
         call.results[0].summed_axis = summed if from_linears else ""
         return "scores"
-    if from_linears and labels[-2:] in (["D", "D"], ["C", "C"]):
-        call.results[0].derived = [call.results[0]]  # attention over channels, if a softmax follows
-    elif has_weight:
+    if has_weight:
         call.results[0].from_linear = True
         return after_linear(values)
-    elif len(values) == 1 and summed_axes:
+    if len(values) == 1 and summed_axes:
         labels_summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
         check_sum(call, values[0], labels_summed, labels)
     return ""
