@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -67,6 +67,7 @@ class Recorder(TorchFunctionMode):
         self.steps: list[Step] = []
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
         self.lines: list[Place] = []  # for each step
+        self.codes: dict[int, CodeType] = {}  # of these lines, by id: the hash of code is slow
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, Remark] = {}
         self.pending: dict[int, Remark] = {}  # until a later step settles them
@@ -287,6 +288,8 @@ class Recorder(TorchFunctionMode):
         written = op in EXPLICIT_COPIES and storage != "view"
         hidden = 0 if number or written else self.counter.copies
         self.lines.append(at)
+        if at is not None:
+            self.codes[id(at.code)] = at.code
         self.infos.append(result)
         self.steps.append(
             Step(

@@ -243,7 +243,7 @@ def _notes_of_run(recorder: Recorder) -> list[str]:
     sizes = recorder.names.sizes
     custom = dict.fromkeys([step.op for step in recorder.steps if "::" in step.op])
     texts = [f"{op}: {notes.CUSTOM}" for op in custom]
-    codes = {id(line.code): line.code for line in recorder.lines if line}.values()
+    codes = recorder.codes.values()
     typed = [code for code in codes if {"type", "int"} <= {*code.co_names}]
     texts += [notes.SIZES.format(_title(code)) for code in typed]
     if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
@@ -278,12 +278,10 @@ def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Rema
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
     """Give each step its line; return the sources of all lines that can be shown."""
-    # By id: the hash of code is slow.
-    codes = {id(line.code): line.code for line in recorder.lines if line}
     statements_of: dict[int, dict[int, str]] = {}
     position_of: dict[int, int] = {}
     sources: list[Source] = []
-    for key, code in codes.items():
+    for key, code in recorder.codes.items():
         statements_of[key] = statements(code.co_filename, code)
         source = Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
         if source.lines:
