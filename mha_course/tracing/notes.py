@@ -7,6 +7,11 @@ CUSTOM = (
     "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
     "counted"
 )
+FAST_PATH = (
+    "in evaluation without gradients torch can take a fused path through nn.MultiheadAttention and "
+    "nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in "
+    "rows that are padding"
+)
 WIDTH_UNKNOWN = (
     "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
 )

@@ -175,8 +175,19 @@ def _notes_of_code(fn: Fn) -> list[str]:
     compiled = any(
         hasattr(c, "_torchdynamo_orig_callable") or hasattr(c, "_orig_mod") for c in codes
     )
-    applies = {notes.COMPILED: compiled, notes.SCRIPTED: scripted}
+    applies = {
+        notes.COMPILED: compiled,
+        notes.SCRIPTED: scripted,
+        notes.FAST_PATH: any(map(_has_fast_path, codes)),
+    }
     return [text for text, holds in applies.items() if holds]
+
+
+def _has_fast_path(module: Any) -> bool:
+    kinds = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
+    if not isinstance(module, kinds) or module.training:
+        return False
+    return not (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()))
 
 
 def _attach(error: Exception, failed: Trace) -> None:

@@ -1150,6 +1150,14 @@ def test_a_failure_of_the_tracer_is_a_note(x, monkeypatch):
     )
 
 
+def test_the_path_that_a_trace_leaves_is_noted(x):
+    encoder = nn.TransformerEncoderLayer(C, H, 10, batch_first=True, dtype=x.dtype)
+    assert trace(encoder.train(), x, axes="B S C").notes == ()
+    with torch.no_grad():
+        (note,) = trace(encoder.eval(), x, axes="B S C").notes
+    assert note.startswith("in evaluation without gradients")
+
+
 def test_flops_of_a_query_that_is_broadcast(draw):
     q, k = draw(1, 2, 5, 8), draw(3, 2, 7, 8)
     together, one = (
