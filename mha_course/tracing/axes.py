@@ -25,9 +25,6 @@ class Origin(IntEnum):  # ints are hashed fast
     LINEAR = auto()  # The output of a Linear, which may hold its heads in any order.
     FROM_LATENTS = auto()  # The output of the Linear that expands the latents of attention.
     ASSUMED_D = auto()  # The output of a Linear as wide as a head: D if it is used as one.
-    # One of the two axes of (2, 2): half of a width of 4 or the pairs in it, two heads of keys or
-    # the two that share one. Without it, rotary embeddings would lose their names where D is 4.
-    AMBIGUOUS = auto()
     MIXED = auto()  # A reshape put parts of several axes into this one.
     COPIES = auto()  # The same number again and again, as expand shows it.
     INTERLEAVED = auto()  # Copies follow their head, as in repeat_interleave; or pairs of a width.
@@ -120,12 +117,6 @@ def unnamed_factor(axis: Axis) -> Factor | None:
     return axis[0] if whole.number else None
 
 
-def is_ambiguous_group(axis: Axis) -> bool:
-    """Return whether this is H_kv or the heads of each, and which is not known yet."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-    return whole is not None and whole.name == "H"
-
-
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
     """Return where the parts of one whole begin that these factors end with."""
     whole, stride = factors[-1].whole, 1
@@ -161,9 +152,6 @@ class AxisNamer:
         # The axes that a factor without a name was added to or multiplied with, and its final name.
         self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
         self.resolved: dict[Factor, Axis] = {}
-        # A factor that was concatenated with itself, as the angles of rotary embeddings are.
-        self.halves: dict[Factor, Factor] = {}  # the double of each half
-        self.doubles: dict[Factor, Factor] = {}  # the half of each double
         self.pieces: dict[tuple[str, int], Axes] = {}  # the parts of tokens that were concatenated
 
     def width(self) -> Axis:
@@ -270,10 +258,7 @@ class AxisNamer:
                     group.append(other)
         roots = set(map(self.root, axis_by_label))  # T and S of one sequence agree.
         for unnamed in group:
-            name = unnamed.name
-            if is_ambiguous_group((unnamed,)):
-                name = "H_kv" if unnamed.stride == 2 else "H/H_kv"
-            self.resolved[unnamed] = (unnamed._replace(name=name),)
+            self.resolved[unnamed] = (unnamed,)
             if len(roots) == 1:  # what met axes of two kinds is none of them
                 (root,) = roots
                 first = next(iter(axis_by_label.values()))
@@ -306,9 +291,8 @@ class AxisNamer:
         for factor in axis:
             if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
-            if factor.whole and self.is_unconfirmed(
-                (factor.whole,)
-            ):  # A part is as unsure as its whole.
+            # A part is as unsure as its whole.
+            if factor.whole and self.is_unconfirmed((factor.whole,)):
                 return True
         return False
 
@@ -327,11 +311,11 @@ class AxisNamer:
 
     def is_token(self, axis: Axis) -> bool:
         """Return whether an axis counts tokens."""
-        return bool(axis) and self.tokens.issuperset([factor.name for factor in axis])
+        return bool(axis) and self.counts_tokens(self.label(axis))
 
     def counts_tokens(self, label: str) -> bool:
         """Return whether an axis of this name counts tokens, such as S, or the pixels Y*X."""
-        return self.tokens.issuperset(label.split("*"))
+        return label in self.tokens or self.tokens.issuperset(label.split("*"))
 
     def root(self, label: str) -> str:
         """Return the name under which these tokens first came."""

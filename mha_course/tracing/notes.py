@@ -3,8 +3,6 @@
 COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 )
-LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
-THREADS = "this call started a thread: what runs in it cannot be seen"
 CUSTOM = (
     "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
     "counted"
@@ -49,5 +47,4 @@ OF_OPS = {
     "scaled_dot_product_attention": _IN_KERNEL.format("scaled_dot_product_attention"),
     "flex_attention": _IN_KERNEL.format("flex_attention"),
     "multi_head_attention_forward": _IN_MODULE,
-    "_native_multi_head_attention": _IN_MODULE,
 }

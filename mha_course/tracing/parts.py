@@ -11,7 +11,6 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
-    numbers,
     size_of,
     unique,
     unknown,
@@ -53,10 +52,6 @@ def _axes_by_width(names: AxisNamer) -> dict[int, Axis]:  # what is entered late
 
 def parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> Axes:
     """Name the parts into which one factor is split."""
-    of_pairs = whole.name == "H" and names.extra.get("H_kv") == 2  # or keys beside values
-    if sizes == (2, 2) and (of_pairs or names.is_width((whole,))):  # their use will tell which
-        number = next(numbers)
-        return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
     labels = _names_of_parts(names, whole, sizes)
     strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]  # The last runs fastest.
     factors = list(map(Factor, labels, sizes, itertools.repeat(whole), strides))
@@ -71,13 +66,12 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
     is_free = whole.origin is Origin.LINEAR
     if is_free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
         counts = {"H": heads} | names.extra
-        if last == names.sizes.get("D"):
-            counts["H+2"] = heads + 2  # a key and a value for all heads
         name = _name_of_size(counts, sizes[-2])
         if name == "H" and "C" not in names.sizes:  # the first heads give D
             names.sizes.setdefault("D", last)
         return [*map(str, sizes[:-2]), name, "D" if last == names.sizes.get("D") else "?"]
-    if len(sizes) != 2:
+    # A width of 4 as halves or as pairs, 4 heads in groups or as keys beside values: either way.
+    if len(sizes) != 2 or (sizes == (2, 2) and whole.name in ("D", "H")):
         return ["?"] * len(sizes)
     if whole.name == "D" and 2 in sizes:
         return ["2" if size == 2 else "D/2" for size in sizes]
@@ -102,15 +96,11 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     if len(axis) == 1 and whole.origin is Origin.LINEAR:
         names.confirm([axis], Origin.LINEAR)
         return linear_output(names, size)
-    if whole.name == "H+2" and (start, size) == (0, names.sizes["H"]):
-        return names.parse("H", size)
     for cut in range(1, len(axis)):
         if size_of(axis[cut:]) == size and start % size == 0:
             return axis[cut:]  # One head's width, for instance, out of all heads.
     if size == 1:
         return ()
-    if whole in names.doubles and 2 * size == whole.size:
-        return (names.doubles[whole],)
     declared = [name for name, n in names.extra.items() if n == size and name.startswith("D")]
     if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
         return (Factor(declared[0], size, whole),)
@@ -143,15 +133,6 @@ def windows(
     if names.is_token(axis):
         names.tokens.update(factor.name for factor in named[0])
     return named
-
-
-def index_half(names: AxisNamer, axis: Axis) -> None:
-    """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-    if whole:
-        other = axis[0]._replace(stride=3 - axis[0].stride)
-        rest = names.parse("H_kv", 2) if whole.name == "H" else names.half((whole,))
-        names.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
 
 def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:

@@ -8,7 +8,6 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -58,8 +57,9 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
     for name, value in bound.items():
         single = isinstance(value, torch.Tensor)
         for i, tensor in enumerate(tensors_in([value])):
-            tensors[name if single else f"{name}[{i}]"] = tensor
-    return {name: tensor for name, tensor in tensors.items() if has_shape(tensor)}
+            if has_shape(tensor):
+                tensors[name if single else f"{name}[{i}]"] = tensor
+    return tensors
 
 
 def is_ids(x: torch.Tensor) -> bool:
@@ -130,24 +130,28 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     """Return a note where the caller's letters are read as others."""
     given = [axes] if isinstance(axes, str) else axes or ()
     texts = given.values() if isinstance(given, Mapping) else given
-    pairs = zip([_written(text) for text in texts if text], patterns.values(), strict=False)
-    changed = [(given, read) for given, read in pairs if given != read]
-    notes = [f"{' '.join(given)} was read as {' '.join(read)}" for given, read in changed]
+    notes = []
+    for words, read in zip(map(_written, filter(None, texts)), patterns.values(), strict=False):
+        if words != read:
+            notes.append(f"{' '.join(words)} was read as {' '.join(read)}")
     return tuple(dict.fromkeys(notes))
 
 
 def words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
     """Return each name of each pattern with its size, in order."""
-    rows = [zip(words, tensors[name].shape, strict=True) for name, words in patterns.items()]
-    return list(chain.from_iterable(rows))
+    pairs: list[tuple[str, int]] = []
+    for name, words in patterns.items():
+        pairs += zip(words, tensors[name].shape, strict=True)
+    return pairs
 
 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
     pairs = words_and_sizes(patterns, tensors)
-    written = [letter for word, _ in pairs for letter in word.split("*")]
-    solved = {name: size for name, size in hints.items() if name not in written}
-    solved |= sizes
+    written = "*".join([word for word, _ in pairs]).split("*")
+    solved = {**hints, **sizes}
+    for letter in hints.keys() & {*written} - sizes.keys():
+        del solved[letter]  # The pattern says it.
     for _ in range(3):  # sizes found in one pattern help to read the next
         for word, size in pairs:
             _bind(word, size, solved)
@@ -156,12 +160,12 @@ def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict
         elif not _heads(solved):
             got = f"C={solved['C']}, H={solved['H']}"
             raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
-    missing = [letter for letter in written if letter[0].isalpha() and letter not in solved]
-    if missing:
-        rule = f"the size of {missing[0]} cannot be read off"
-        expected = f"{missing[0]} alone or in sizes"
-        fix = f"sizes=dict({missing[0]}=…)"
-        raise ShapeError("trace", rule, expected=expected, got="a product", fix=fix)
+    for letter in written:
+        if letter.isidentifier() and letter not in solved:
+            rule = f"the size of {letter} cannot be read off"
+            expected = f"{letter} alone or in sizes"
+            fix = f"sizes=dict({letter}=…)"
+            raise ShapeError("trace", rule, expected=expected, got="a product", fix=fix)
     return solved
 
 
@@ -219,10 +223,11 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
     except (TypeError, ValueError):  # no Python function, or one that uses what is not there yet
         return []
     # Python counts names of attributes as globals: x.proj would find a global module called proj.
-    loads = [i for i in dis.get_instructions(fn) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
-    loaded = {load.argval for load in loads}
-    used = [value for name, value in outside.globals.items() if name in loaded]
-    return [*outside.nonlocals.values(), *used]
+    used = {**outside.nonlocals}
+    for load in dis.get_instructions(fn):
+        if load.opname in ("LOAD_GLOBAL", "LOAD_NAME") and load.argval in outside.globals:
+            used[load.argval] = outside.globals[load.argval]
+    return list(used.values())
 
 
 def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, int]:
@@ -262,12 +267,11 @@ def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]
     values = [place[name] for place in places for name in CONFIGS if name in place]
     levels = []
     for _ in range(3):
-        plain = [value for value in values if not callable(value)]  # no class and no module
         configs: list[Mapping[str, Any]] = []
-        for value in plain:
+        for value in values:
             if isinstance(value, Mapping):
                 configs.append(value)
-            elif hasattr(value, "__dict__"):
+            elif hasattr(value, "__dict__") and not callable(value):  # no class and no module
                 configs.append(vars(value))
         levels.append(configs)
         values = [value for config in configs for value in config.values()]

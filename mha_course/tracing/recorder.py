@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
 Paths = dict[int, str]  # by the id of what has them
 Inputs = tuple[Operand, ...]
 Place = UserFrame | None
-ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
+ONE_ROW = {"multi_head_attention_forward", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
@@ -67,6 +67,7 @@ class Recorder(TorchFunctionMode):
         self.steps: list[Step] = []
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
         self.lines: list[Place] = []  # for each step
+        self.codes: dict[int, CodeType] = {}  # of these lines, by id: the hash of code is slow
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, Remark] = {}
         self.pending: dict[int, Remark] = {}  # until a later step settles them
@@ -191,7 +192,8 @@ class Recorder(TorchFunctionMode):
         arguments = (*args, *kwargs.values())
         if op == "deepcopy":  # its memo holds the copy
             arguments = args[:1]
-        by_id = {id(x): x for x in tensors_in(arguments) if internals.has_shape(x)}
+        shaped = list(filter(internals.has_shape, tensors_in(arguments)))
+        by_id = dict(zip(map(id, shaped), shaped, strict=True))  # each tensor once
         tensors = list(by_id.values())
         values = list(map(self.info, tensors))
         call = OpCall(
@@ -267,8 +269,6 @@ class Recorder(TorchFunctionMode):
         """Drop names that do not fit the shape, and distinguish query tokens from key tokens."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
-        resolved = self.names.resolved
-        axes = [resolved.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
         return self.names.separate_tokens(keep_matching(axes, tensor.shape))
 
     def _add_step(
@@ -288,6 +288,8 @@ class Recorder(TorchFunctionMode):
         written = op in EXPLICIT_COPIES and storage != "view"
         hidden = 0 if number or written else self.counter.copies
         self.lines.append(at)
+        if at is not None:
+            self.codes[id(at.code)] = at.code
         self.infos.append(result)
         self.steps.append(
             Step(

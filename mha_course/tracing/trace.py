@@ -39,10 +39,8 @@ at the end of its file, which ``rules/table.py`` adds to the others.
 
 from __future__ import annotations
 
-import inspect
 import linecache
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -107,12 +105,13 @@ def trace(
 
 def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str, int]) -> Recorder:
     bound = patterns.bind(fn, args, kwargs)
-    # With F=128 no other name is read off 128.
-    own_sizes = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
     modules = patterns.modules_of(fn, bound.values())
-    declared = patterns.declared(modules, bound).items()
-    hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own_sizes}
+    hints = patterns.declared(modules, bound)
+    for name in sizes.keys() - {*"BCDHST"}:  # With F=128 no other name is read off 128.
+        for hint in hints.keys() - {*"CDH"}:
+            if hints[hint] == sizes[name]:
+                del hints[hint]
     rows = patterns.assign(axes, tensors)
     if axes is None:
         rows = guess.guess(modules, tensors, hints | sizes)
@@ -123,9 +122,9 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
     paths = {id(inner): path for module in modules for path, inner in module.named_modules()}
     recorder = Recorder(names, parameters, paths)
     recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
-    if axes is None and any(tensor.dim() > 1 for tensor in tensors.values()):
+    if axes is None and max(map(torch.Tensor.dim, tensors.values()), default=0) > 1:
         recorder.notes = {guess.described(rows): None}
-    batched = any(len(words) > 2 for words in rows.values())
+    batched = max(map(len, rows.values()), default=0) > 2
     for name, tensor in tensors.items():
         if id(tensor) in recorder.values:  # It was given twice: one tensor, one name.
             continue
@@ -155,13 +154,6 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     before = _notes_of_code(fn)
     recorder.top = sys._getframe()  # Frames above this one are not the caller's business.
-    profile = threading.getprofile()
-
-    def on_thread(*_: object) -> None:
-        recorder.notes[notes.THREADS] = None
-        sys.setprofile(profile)
-
-    threading.setprofile(on_thread)
     try:
         with recorder.counter, recorder:
             recorder.run_as_written()
@@ -170,7 +162,6 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
         _attach(error, _finish(recorder, None, before))
         raise
     finally:  # no context manager: it sets the traceback of what was raised, which may refuse
-        threading.setprofile(profile)
         recorder.as_written.close()
     recorder.failure = None  # what was raised inside was caught inside
     return _finish(recorder, result, before)
@@ -180,11 +171,13 @@ def _notes_of_code(fn: Fn) -> list[str]:
     """Return what is known before the call: which of its code runs otherwise, or out of sight."""
     modules = [inner for module in patterns.modules_of(fn) for inner in module.modules()]
     codes = [fn, *patterns.referred(fn), *modules]
-    marks = ("_torchdynamo_orig_callable", "_orig_mod")
-    scripted = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
+    scripted = any(isinstance(c, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for c in codes)
+    compiled = any(
+        hasattr(c, "_torchdynamo_orig_callable") or hasattr(c, "_orig_mod") for c in codes
+    )
     applies = {
-        notes.COMPILED: any(hasattr(code, mark) for code in codes for mark in marks),
-        notes.SCRIPTED: any(isinstance(code, scripted) for code in codes),
+        notes.COMPILED: compiled,
+        notes.SCRIPTED: scripted,
         notes.FAST_PATH: any(map(_has_fast_path, codes)),
     }
     return [text for text, holds in applies.items() if holds]
@@ -222,7 +215,7 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     steps = recorder.steps
     recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
-    texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
+    texts = [*before, *recorder.notes, *_notes_of_run(recorder)]
     recorder.running.leave()  # The last variables were assigned after the last step.
     arguments = tuple(
         replace(argument, axes=argument.axes or names.final(info.axes))
@@ -256,16 +249,14 @@ def _renamed(operand: Operand, final_axes: Mapping[int | str, tuple[str, ...]]) 
     return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
 
-def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
+def _notes_of_run(recorder: Recorder) -> list[str]:
     """Return what shows only after the call."""
     sizes = recorder.names.sizes
     custom = dict.fromkeys([step.op for step in recorder.steps if "::" in step.op])
     texts = [f"{op}: {notes.CUSTOM}" for op in custom]
-    codes = {id(line.code): line.code for line in recorder.lines if line}.values()
+    codes = recorder.codes.values()
     typed = [code for code in codes if {"type", "int"} <= {*code.co_names}]
     texts += [notes.SIZES.format(_title(code)) for code in typed]
-    if inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result):
-        texts.append(notes.LATER)
     if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
         texts.append(notes.WIDTH_UNKNOWN)
     axes = [axis for info in recorder.infos for axis in info.axes]
@@ -298,12 +289,10 @@ def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Rema
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
     """Give each step its line; return the sources of all lines that can be shown."""
-    # By id: the hash of code is slow.
-    codes = {id(line.code): line.code for line in recorder.lines if line}
     statements_of: dict[int, dict[int, str]] = {}
     position_of: dict[int, int] = {}
     sources: list[Source] = []
-    for key, code in codes.items():
+    for key, code in recorder.codes.items():
         statements_of[key] = statements(code.co_filename, code)
         source = Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
         if source.lines:

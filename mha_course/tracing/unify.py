@@ -7,7 +7,6 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
-    is_ambiguous_group,
     size_of,
     unnamed_factor,
 )
@@ -44,7 +43,8 @@ def _choose_name(names: AxisNamer, left: Axis, right: Axis, strict: bool) -> tup
     if right_label == "?" or right_label.isdigit():
         return left, False
     if left_label == "?" or left_label.isdigit():
-        return (left if is_ambiguous_group(left) else right), False
+        # A part of the heads stays one, so that they can be put together again.
+        return (left if left_label == "?" and _is_part_of_heads(left) else right), False
     if names.root(left_label) == names.root(right_label):
         return (left if left_label == names.root(left_label) else right), False
     for axis, other in ((left, right), (right, left)):
@@ -83,17 +83,17 @@ def _align_unnamed(names: AxisNamer, axis: Axis, other: Axis) -> None:
     if names.label(other) == "?" and unnamed_factor(other) is None:
         return  # nothing will ever name it
     names.aligned[unnamed].append(other)
-    if unnamed in names.doubles and names.is_width(other):
-        names.aligned[names.doubles[unnamed]].append(names.half(other))
-    whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
-    if unnamed in names.halves and whole:
-        names.aligned[names.halves[unnamed]].append((whole,))
 
 
 def are_turned_groups(axis: Axis) -> bool:
     """Return whether query heads were cut into groups, and the groups put last: 0 3 1 4 2 5."""
     wholes = {factor.whole and factor.whole.name for factor in axis}
     return wholes == {"H"} and len(axis) == 2 and axis[0].stride < axis[1].stride
+
+
+def _is_part_of_heads(axis: Axis) -> bool:
+    whole = axis[0].whole if len(axis) == 1 else None
+    return whole is not None and whole.name == "H"
 
 
 def _copy_order(axis: Axis) -> Origin | None:

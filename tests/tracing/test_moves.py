@@ -12,17 +12,9 @@ C = H * D
 SHUFFLED = (B, 12, 4, 5)
 
 
-def as_heads(strides):
-    return lambda x: x.as_strided((B, H, S, D), strides)
-
-
 # A move, the axes of what it moves and the sizes of these, and what becomes of them.
 MOVES = {
-    "pixels": (lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), SHUFFLED, "B Ch Y X"),
-    "channels": (lambda x: F.channel_shuffle(x, 3), SHUFFLED, "B 4*Ch/4 Y X"),
-    "patches": (lambda x: F.unfold(x, (2, 5), stride=(2, 5)), SHUFFLED, "B Ch*2*X Y/2"),
     "patches_that_overlap": (lambda x: F.unfold(x, (2, 3)), SHUFFLED, "? ? ?"),
-    "heads_by_strides": (as_heads((S * C, D, C, 1)), (B, S, C), "B H S D"),
     "halves": (lambda x: x.hsplit([2])[0], (B, S, C), "B S C"),
     "one_token_of_one": (lambda x: x[:, :1].split([1, 0], 1)[0], (B, S, C), "B S C"),
     "two_steps_at_once": (lambda x: x[:, :2, ::2][:, ::2], (B, S, C), "B S ?"),
@@ -41,13 +33,6 @@ def test_names_follow_the_numbers(name):
     found = trace(move, torch.randn(shape), axes=given, sizes={"H": H} if "S" in given else {})
     assert " ".join(found.steps[-1].axes) == expected
     assert found.warnings == found.questions == found.notes == ()
-
-
-def test_what_is_no_transpose_by_strides_is_a_cut():
-    found = trace(
-        as_heads((S * C, S * D, D, 1)), torch.randn(B, S, C), axes="B S C", sizes={"H": H}
-    )
-    assert found.warnings[0].warning.startswith("view-without-transpose")
 
 
 def test_a_tensor_that_no_memory_holds_is_followed():

@@ -99,27 +99,6 @@ def latent_attention(z, draw):
     return m, draw(z.B, z.S, z.C).float()
 
 
-@program("B S C", slots="B ? C", updates="B ? C")
-def slots_that_are_updated(z, draw):
-    first, to_q, cell = (
-        nn.Parameter(torch.randn(1, 1, z.C)),
-        nn.Linear(z.C, z.C),
-        nn.GRUCell(z.C, z.C),
-    )
-
-    def forward(x):
-        slots = first.expand(x.shape[0], 3, -1)
-        for _ in range(2):
-            weights = torch.einsum("bid,bjd->bij", to_q(slots), x).softmax(-1)
-            updates = torch.einsum("bij,bjd->bid", weights, x)
-            slots = cell(updates.reshape(-1, z.C), slots.reshape(-1, z.C)).reshape(
-                x.shape[0], -1, z.C
-            )
-        return slots, updates
-
-    return forward, draw(z.B, z.S, z.C).float()
-
-
 @program("B T C", "H", all_weights="B H T S", joined="B T C")
 def heads_one_after_another(z, draw):
     def forward(x):

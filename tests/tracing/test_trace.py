@@ -6,7 +6,6 @@ import linecache
 import math
 import operator
 import sys
-import threading
 import traceback
 import types
 import warnings
@@ -85,7 +84,6 @@ OF_X = {  # from (B, S, C)
     ),
     "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
     "bmm_by_keywords": (lambda x: torch.bmm(input=x, mat2=x.transpose(1, 2)), "B T S"),
-    "tensordot_over_two_axes": (lambda x: torch.tensordot(x, x[0]), "B"),
     "differences": (lambda x: x.diff(dim=1, prepend=x[:, :1]), "B S C"),
     "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
     "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
@@ -195,7 +193,6 @@ OF_SHAPES = [
     (lambda x: x[:, :0].reshape(2, 0, 4, 6), (2, 5, 24), "B S C", {"H": 4}, "? ? ? ?"),
     (lambda x: x.flatten(1, 2), (2, 1, 5, 24), "B 1 S C", {}, "B S C"),
     (lambda q: q.reshape(-1, q.shape[2], q.shape[3]), (1, 4, 1, 6), "B H S D", {}, "B*H S D"),
-    (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {"V": 7}, "B S V"),
     (lambda ids: nn.Embedding(10, C)(ids.long() * 0), (2, 5), "B S", {"C": C}, "B S C"),
     # as many heads as numbers in each; halves of four, which a view alone does not tell
     (lambda x: torch.einsum("bsc,chd->bhsd", x, nn.Parameter(x.new_ones(16, 4, 4))), (2, 5, 16),
@@ -407,26 +404,14 @@ def test_the_module_of_torch_is_one_honest_row(training, batch_first, x):
     assert "not looked into" in str(found)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-@pytest.mark.parametrize(
-    ("prepare", "averaged", "sizes", "expected"),
-    [
-        (nn.Module.train, True, {}, "B T S"),
-        (nn.Module.train, False, {}, "B H T S"),
-        (torch.jit.script, True, {"H": H}, "B T S"),
-        (torch.jit.script, False, {"H": H}, "B H T S"),
-        (torch.jit.script, False, {}, "? ? ? ?"),
-    ],
-)
-def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, x):
-    module = prepare(
-        nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False)
-    )
+@pytest.mark.parametrize(("averaged", "expected"), [(True, "B T S"), (False, "B H T S")])
+def test_the_weights_of_the_module_of_torch(averaged, expected, x):
+    module = nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype)
 
     def attend(x):
         return [tensor.clone() for tensor in module(x, x, x, average_attn_weights=averaged)]
 
-    out, weights = trace(attend, x, axes="B S C", sizes=sizes).steps[-2:]
+    out, weights = trace(attend, x, axes="B S C").steps[-2:]
     assert (out.axes, out.stage) == (("B", "T", "C"), "out")
     assert (weights.axes, weights.stage) == (tuple(expected.split()), "weights")
 
@@ -852,24 +837,16 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x.cos()
 
 
-def in_a_thread(x):
-    worker = threading.Thread(target=torch.neg, args=(x,))
-    worker.start()
-    worker.join()
-
-
 @pytest.mark.parametrize(
     ("fn", "note"),
-    [(in_a_thread, "this call started a thread"), (lambda x: torch.from_numpy(x.numpy() * 2),
+    [(lambda x: torch.from_numpy(x.numpy() * 2),
         "a tensor went to NumPy"),
      (double, "mine::double: an operator that is not torch's"),
-     (lambda x: (row * 2 for row in x), "what was returned"),
      (torch.neg, "")],
 )  # fmt: skip
 def test_what_is_not_seen_is_noted(fn, note, x):
     notes = trace(fn, x, axes="B S C").notes
     assert [text.startswith(note) for text in notes] == [True] * bool(note)
-    assert threading.getprofile() is None
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
@@ -1177,11 +1154,8 @@ def test_the_path_that_a_trace_leaves_is_noted(x):
     encoder = nn.TransformerEncoderLayer(C, H, 10, batch_first=True, dtype=x.dtype)
     assert trace(encoder.train(), x, axes="B S C").notes == ()
     with torch.no_grad():
-        assert (
-            trace(encoder.eval(), x, axes="B S C")
-            .notes[0]
-            .startswith("in evaluation without gradients")
-        )
+        (note,) = trace(encoder.eval(), x, axes="B S C").notes
+    assert note.startswith("in evaluation without gradients")
 
 
 def test_flops_of_a_query_that_is_broadcast(draw):
@@ -1213,12 +1187,6 @@ def padding_inside(x, lengths):
     return (x @ x.mT).masked_fill(~keep, -1e9)
 
 
-def rotated(q):
-    """With frequencies that nobody counted, as of a buffer."""
-    angles = torch.outer(torch.arange(q.size(-2)), torch.ones(q.size(-1) // 2).double())
-    return torch.cat([angles, angles], -1).cos() * q
-
-
 def stored_at_places(q):
     cache = torch.zeros(B, H, 9, D, dtype=q.dtype)
     cache[:, :, torch.arange(S)] = q
@@ -1235,11 +1203,6 @@ def stored_head_by_head(q):
 OF_SIZES = {
     "mask": (causal_inside, "B S C", {"ones": "T S", "masked_fill": "B T S"}),
     "angles": (angles_inside, "B H S D", {"outer": "S D/2", "cat": "S D", "mul": "B H S D"}),
-    "frequencies": (
-        rotated,
-        "B H S D",
-        {"ones": "D/2", "outer": "S D/2", "cat": "S D", "cos": "S D"},
-    ),
     "slopes": (
         lambda q: q @ q.mT + torch.ones(4)[:, None, None],
         "B H S D",
@@ -1267,11 +1230,6 @@ OF_SIZES = {
         "B S C",
         {"unfold": "B S/2 C 2"},
     ),
-    "products": (
-        lambda x: torch.tensordot(x, x[0], dims=([1], [0])),
-        "B S C",
-        {"tensordot": "B C C"},
-    ),
 }
 
 
@@ -1293,29 +1251,6 @@ def test_an_argument_and_what_reads_it_have_the_same_names(x):
         lambda x, mask: (x @ x.mT).masked_fill(mask, 0), x, torch.ones(S, S).bool(), axes=["B S C"]
     )
     assert found.arguments[1].axes == found.steps[-1].inputs[1].axes == ("T", "S")
-
-
-def halves_by_a_view(q):
-    one, two = q.unflatten(-1, (2, -1)).unbind(-2)
-    return torch.cat([-two, one], -1)
-
-
-def pairs_by_a_view(q):
-    pairs = q.unflatten(-1, (-1, 2))
-    return torch.stack([-pairs[..., 1], pairs[..., 0]], -1).flatten(-2)
-
-
-def pairs_as_complex_numbers(q):
-    return torch.view_as_real(torch.view_as_complex(q.unflatten(-1, (-1, 2))) * 1j).flatten(-2)
-
-
-@pytest.mark.parametrize("fn", [halves_by_a_view, pairs_by_a_view, pairs_as_complex_numbers])
-def test_halves_of_a_width_of_four_have_the_names_of_others(fn, draw):
-    four, six = (
-        trace(fn, draw(2, 3, 5, width), axes="B H S D", sizes={"C": 3 * width}) for width in (4, 6)
-    )
-    assert [step.axes for step in four.steps] == [step.axes for step in six.steps]
-    assert six.steps[-1].axes == ("B", "H", "S", "D")
 
 
 MLA = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
@@ -1380,26 +1315,6 @@ def test_published_models_are_compared_by_what_attention_does():
         step for step in compared.traces["bert"].steps if step.op in ("gelu", "layer_norm", "tanh")
     ]
     assert {step.stage for step in others} == {""}
-
-
-def attend_over_channels(x):
-    q, k, v = nn.Linear(C, 3 * C, dtype=x.dtype)(x).reshape(B, S, 3, H, D).permute(2, 0, 3, 4, 1)
-    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-    scores = q @ k.transpose(-2, -1)
-    weights = scores.softmax(-1)
-    context = weights @ v
-    return nn.Linear(C, C, dtype=x.dtype)(context.permute(0, 3, 1, 2).reshape(B, S, C))
-
-
-def test_stages_of_attention_over_channels(x):
-    found = trace(attend_over_channels, x, axes="B S C", sizes=SIZES)
-    expected = [("linear", "projection"), ("reshape", "split"), ("permute", "split"),
-        *[("unbind", "split")] * 3,
-                *[("normalize", "split")] * 2, ("transpose", "scores"), ("matmul", "scores"),
-                ("softmax", "weights"),
-                ("matmul", "context"), ("permute", "merged"), ("reshape", "merged"),
-                ("linear", "out")]  # fmt: skip
-    assert [(step.op, step.stage) for step in found.steps if step.stage] == expected
 
 
 def test_sums_of_keys_and_values_are_no_scores(heads):
@@ -1498,23 +1413,6 @@ def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads,
     names = [step.axes[2:] for step in found.steps if step.op == "view"]
     assert names[0] == ("H", "D")
     assert names[1] == (("H_kv", "D") if kv_heads > 1 else ("1", "?"))
-
-
-def test_all_queries_with_one_key_and_one_value(draw):
-    def attend(x):
-        fused = nn.Linear(C, C + 2 * D, dtype=x.dtype)(x).view(B, S, H + 2, D)
-        q, k, v = (
-            part.transpose(1, 2)
-            for part in (fused[:, :, :-2], fused[:, :, [-2]], fused[:, :, [-1]])
-        )
-        return (q @ k.mT).softmax(-1) @ v
-
-    found = trace(attend, draw(B, S, C), axes="B S C", sizes={"H": H})
-    assert [" ".join(step.axes) for step in found.steps if step.op in ("view", "getitem",
-        "matmul")] == [
-        "B S H+2 D", "B S H D", "B S 1 D", "B S 1 D", "B H T S", "B H T D",
-    ]  # fmt: skip
-    assert found.warnings == found.questions == ()
 
 
 def test_patches_that_are_unfolded_are_tokens(draw):

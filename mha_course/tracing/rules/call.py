@@ -97,10 +97,12 @@ class OpCall:
     def rerun(self, places: Tensor) -> list[Tensor]:
         """Return what the call makes of another tensor than the one that it was called on."""
         x = self.first()
-        args = [places if value is x else value for value in self.args]
-        kwargs = {name: places if value is x else value for name, value in self.kwargs.items()}
+        rest = self.kwargs
+        args = self.args[1:]
+        if not self.args:  # The tensor was given by its name.
+            rest = {name: value for name, value in rest.items() if value is not x}
         try:
-            return tensors_in([self.func(*args, **kwargs)])
+            return tensors_in([self.func(places, *args, **rest)])
         except RuntimeError as error:  # one argument goes with the numbers of another
             raise ValueError(self.op) from error
 
@@ -114,7 +116,7 @@ class OpCall:
         first = self.arg(position, *names)
         if not isinstance(first, int):
             return list(first)
-        return [value for value in self.args[position:] if isinstance(value, int)] or [first]
+        return list(self.args[position:]) or [first]
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
         """Name an axis of two broadcast tensors; warn where only the sizes agree."""

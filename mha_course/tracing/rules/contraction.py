@@ -51,10 +51,10 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     names = call.names
     values = list(map(call.info, tensors))
     for value, term in zip(values, terms, strict=True):
-        _swap_roles(names, value, [letter not in out for letter in term])
+        _swap_roles(names, value, term, out)
     axis_of: dict[Any, Axis] = {}
     axes_by_letter: dict[Any, Axes] = defaultdict(list)
-    products = all(value.softmax_step < 0 for value in values)
+    products = max([value.softmax_step for value in values]) < 0
     for number, term in enumerate(terms):
         factor = call.axes(tensors[number])
         if values[number].is_parameter:
@@ -92,21 +92,19 @@ def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
             call.warn(warnings.warn("summed-alone", axis=label))
 
 
-def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
+def _swap_roles(names: AxisNamer, weights: TensorInfo, term: Letters, out: Letters) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
     key = weights.softmax_axis  # Only the softmax has shown so far which axis is the keys'.
     if key != "T" and not key.endswith("'"):
         return
-    tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
-    keys = [axis for axis, summed in tokens if summed and names.label(axis) == key]
-    queries = [axis for axis, summed in tokens if not summed and names.label(axis) != key]
-    if not keys or not queries:  # The sum does not run over what stood first.
+    labels = list(map(names.label, weights.axes))
+    others = [label for label in labels if label != key and names.root(label) == names.root(key)]
+    # Otherwise the sum does not run over what stood first.
+    is_swapped = key in labels and term[labels.index(key)] not in out and others not in ([], ["T"])
+    if not is_swapped or term[labels.index(others[0])] not in out:
         return
-    query = names.label(queries[0])
-    if query == "T" or names.root(key) != names.root(query):
-        return
-    swapped = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
-    swapped |= {q: k for k, q in swapped.items()}
+    swapped = dict(zip(key.split("*"), others[0].split("*"), strict=True))
+    swapped |= {query: key for key, query in swapped.items()}
 
     def swap(factor: Factor) -> Factor:
         return factor._replace(name=swapped.get(factor.name, factor.name))
@@ -114,8 +112,7 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) ->
     for info in weights.derived:
         info.axes = [tuple(map(swap, axis)) for axis in info.axes]
         info.labels = tuple(map(names.label, info.axes))
-        words = info.softmax_axis.split("*")
-        info.softmax_axis = "*".join([swapped.get(word, word) for word in words])
+        info.softmax_axis = {key: others[0], others[0]: key}.get(info.softmax_axis, "")
 
 
 def _stage_of(
@@ -124,33 +121,36 @@ def _stage_of(
     """Tell the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     labels = list(map(names.label, axes))
-    if len(values) > 1 and any(value.softmax_axis for value in values):
-        _check_context(call, values, terms, summed_axes, labels)
+    position = next((n for n, value in enumerate(values) if value.softmax_axis), None)
+    if len(values) > 1 and position is not None:
+        _check_context(call, values, position, terms[position], summed_axes, labels)
         return "context"
     has_weight = any(value.is_parameter for value in values)
-    from_linears = len([value for value in values if value.from_linear]) > 1
+    from_linears = sum([value.from_linear for value in values]) > 1
     if len(values) > 1 and not has_weight and len(list(filter(names.is_token, axes))) > 1:
         summed = _describe_scores(call, values, summed_axes, labels)
         call.results[0].summed_axis = summed if from_linears else ""
         return "scores"
-    if from_linears and labels[-2:] in (["D", "D"], ["C", "C"]):
-        call.results[0].derived = [call.results[0]]  # attention over channels, if a softmax follows
-    elif has_weight:
+    if has_weight:
         call.results[0].from_linear = True
         return after_linear(values)
-    elif len(values) == 1 and summed_axes:
+    if len(values) == 1 and summed_axes:
         labels_summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
         check_sum(call, values[0], labels_summed, labels)
     return ""
 
 
 def _check_context(
-    call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, labels: list[str]
+    call: OpCall,
+    values: Infos,
+    position: int,
+    term: Letters,
+    summed_axes: AxesByLetter,
+    labels: list[str],
 ) -> None:
     """Check that weights are summed over their keys, and that no sum runs over heads."""
     names = call.names
-    position = next(n for n, value in enumerate(values) if value.softmax_axis)
-    pairs = [axes for letter, axes in summed_axes.items() if letter in terms[position]]
+    pairs = [axes for letter, axes in summed_axes.items() if letter in term]
     if position > 0:  # values @ weights
         pairs = [pair[::-1] for pair in pairs]
     summed = [names.label(pair[0]) for pair in pairs]
@@ -187,10 +187,11 @@ def _describe_scores(
 
 def warn_of_pieces(call: OpCall, values: Infos) -> None:
     """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
-    elements = [element for value in values for element in value.elements]
-    pieces = [element for element in elements if element.label.startswith(PIECE)]
-    tensors = {piece.label for piece in pieces}
-    if len(tensors) == 1 and len({piece.position for piece in pieces}) > 1:
+    numbers_of: dict[str, set[int]] = defaultdict(set)
+    for element in chain.from_iterable([value.elements for value in values]):
+        if element.label.startswith(PIECE):
+            numbers_of[element.label].add(element.position)
+    if [len(numbers) > 1 for numbers in numbers_of.values()] == [True]:
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 

@@ -50,13 +50,6 @@ def outer(call: OpCall) -> list[Axes]:
     return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
 
 
-def one_hot(call: OpCall) -> list[Axes]:
-    """Add an axis of classes, which is named where a size of that name was given."""
-    size = call.outs[0].shape[-1]
-    names = [name for name, declared in call.names.extra.items() if declared == size]
-    return [[*call.axes(call.first()), (Factor(names[0], size),) if names else unknown(size)]]
-
-
 def filled(call: OpCall) -> list[Axes]:
     """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
     values = (*call.args, *call.kwargs.values())
@@ -97,7 +90,6 @@ CREATION = rules(
     ("embedding", embedding),
     ("conv1d conv2d conv3d", convolve),
     ("outer ger", outer),
-    ("one_hot", one_hot),
     ("zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full", filled),
     ("arange", counted),
     ("eye", identity),

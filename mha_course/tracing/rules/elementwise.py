@@ -82,8 +82,6 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
     names = call.names
     value = call.info(call.first())
     result = call.results[0]
-    for info in () if value.stage else value.derived:
-        info.stage = "scores"
     labels = list(map(names.label, axes))
     tokens = list(map(names.label, filter(names.is_token, axes)))
     result.softmax_step = call.index

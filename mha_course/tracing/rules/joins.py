@@ -101,7 +101,7 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
     if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
-        return _double(names, along[0])
+        return (unique(size, Origin.TILED),)  # as angles of rotary embeddings are
     in_heads = "H" in beside or "H_kv" in beside
     if all(map(names.is_token, along)):
         return _joined_tokens(names, along, size, in_heads)
@@ -178,14 +178,6 @@ def _axis_of_elements(call: OpCall, tensors: list[Tensor]) -> Axis:
         if positions == [[position] for position in range(size_of(axis))]:
             return axis
     return ()
-
-
-def _double(names: AxisNamer, axis: Axis) -> Axis:
-    """Return the axis that results when one is concatenated with itself."""
-    whole = unique(2 * size_of(axis), Origin.TILED)
-    names.halves[axis[0]] = whole
-    names.doubles[whole] = axis[0]
-    return (whole,)
 
 
 JOINS = rules(

@@ -56,16 +56,14 @@ def _check_scale_of_kernel(call: OpCall, width: int) -> None:
 
 
 def module(call: OpCall) -> list[Axes]:
-    """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
+    """``nn.MultiheadAttention`` in one call, with the tokens first."""
     names = call.names
     query = call.axes(call.arg(0, "query"))
     key = call.axes(call.arg(1, "key"))
-    position = int(call.op == "_native_multi_head_attention" and len(query) > 2)
-    queries, keys = names.separate_tokens([query[position], key[position]])
+    queries, keys = names.separate_tokens([query[0], key[0]])
     if names.label(keys) == "B":
         call.warn(warnings.warn("attention-over-batch"))
-    out = [*query[:position], queries, *query[position + 1 :]]
-    batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
+    batch = query[1:-1]
     heads = names.parse("H", names.sizes["H"]) if "H" in names.sizes else None
     mask = call.kwargs.get("attn_mask")
     if isinstance(mask, Tensor) and mask.is_floating_point():  # True would hide, in this function
@@ -78,10 +76,10 @@ def module(call: OpCall) -> list[Axes]:
         rest.append([*batch, *between, queries, keys])
         result.stage = "weights"
     call.results[0].stage = "out"
-    return [out, *rest]
+    return [[queries, *query[1:]], *rest]
 
 
 KERNELS = rules(
     ("scaled_dot_product_attention flex_attention", fused),
-    ("multi_head_attention_forward _native_multi_head_attention", module),
+    ("multi_head_attention_forward", module),
 )

@@ -11,7 +11,6 @@ from torch import Tensor
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.parts import linear_output
 from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
-from mha_course.tracing.unify import align
 
 Letters = list[Any]  # of the axes of a factor, or of the sum
 
@@ -52,14 +51,6 @@ def after_linear(values: Sequence[TensorInfo]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
-def cell(call: OpCall) -> list[Axes]:
-    """Take one step of a recurrent network: the state's width is named as a Linear's."""
-    *outer, state = call.axes(call.arg(1, "hx"))
-    width = linear_output(call.names, size_of(state))
-    align(call.names, state, width)
-    return [[*outer, width]]
-
-
 def axes_of_weight(
     call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
 ) -> Axes:
@@ -87,7 +78,4 @@ def axes_of_weight(
     return axes
 
 
-LINEAR = rules(
-    ("linear", linear),
-    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
-)
+LINEAR = rules(("linear", linear))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from mha_course.tracing.axes import Axes, Axis, Origin, size_of, unique
-from mha_course.tracing.parts import index_half, sliced, windows
+from mha_course.tracing.parts import sliced, windows
 from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
 
 
@@ -60,6 +60,11 @@ def view(call: OpCall) -> list[Axes]:
     return named(call, axes, of_views(call.rerun, list(map(size_of, axes))))
 
 
+def windows_of(call: OpCall) -> list[Axes]:
+    """Slide windows along an axis; the function of this name, for pictures, copies instead."""
+    return [] if call.func is torch.nn.functional.unfold else view(call)
+
+
 def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False) -> list[Axes]:
     """Name results whose axes each come from one axis, and note which elements they are."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
@@ -83,8 +88,6 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
             (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
         start = moved.first // stride % (2 * size or 1)  # Where the slice of this axis begins.
-        if dims and dims[0].size == 1:
-            index_half(names, axis)
         if len(dims) > 1:
             axis_of |= zip(dims, windows(names, axis, stride, *dims), strict=True)
         elif dims:
@@ -96,9 +99,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
             elif linear and any(names.is_token((factor,)) for factor in axis):
                 elements.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
-            label = names.label(axis)
-            index_half(names, axis)
-            elements.append(Element(axis, label, start))
+            elements.append(Element(axis, names.label(axis), start))
     rows = [[_axis_of_dim(dim, axis_of) for dim in row] for row in reversed(moved.axes)]
     out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
     return out[::-1], tuple(elements)
@@ -117,4 +118,5 @@ VIEWS = rules(
     ("squeeze unsqueeze", view),
     ("chunk split split_with_sizes tensor_split hsplit vsplit dsplit", view),
     ("narrow unbind select diagonal", view),
+    ("unfold", windows_of),
 )
