@@ -223,7 +223,7 @@ HEADLESS = {
 wrong(
     "mask_of_each_sentence_added",
     "mask-missing-head-axis",
-    {"weights": "(scores + torch.zeros_like(x[..., :1]).masked_fill(~mask, -1e9)).softmax(dim=-1)"},
+    {"weights": "(scores + torch.where(mask, 0.0, -1e9)).softmax(dim=-1)"},
     where=("weights",),
     **HEADLESS,
 )
