@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
+from rewriting import fails_with, numbers, refused, same, wrong_versions
 from torch.nn import functional as F
 
 from mha_course import caching, masks
@@ -125,49 +125,28 @@ def test_pages_give_back_the_text_in_its_order():
         assert torch.equal(caching.gather_pages(pages, table[:3], length), text[:, :length])
 
 
-def decoding(mask=None, keep=lambda cached, new: cached):
-    """Make a decode_chunk with another mask (of T, S), or other keys and values."""
-
-    def decode_chunk(module, x, cache):
-        q, k_new, v_new = module.project(x, x, x)
-        k, v = cache.append(k_new, v_new)
-        k, v = keep(k, k_new), keep(v, v_new)
-        sees = None if mask is None else mask(q.size(2), k.size(2))
-        return module.out_proj(merge_heads(caching.fused_attention(q, k, v, sees)))
-
-    return decode_chunk
-
-
-class CutFromTheGraph(caching.KVCache):
-    def append(self, k, v):
-        k, v = super().append(k, v)
-        self.k, self.v = k.detach(), v.detach()
-        return k, v
-
-
-# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
+chunk, MASK = caching.decode_chunk, "causal_mask_for_cache(new, total, device=x.device)"
+# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_every_split_gives_what_the_whole_gives: {
-        "chunk sees the future": {"decode_chunk": decoding()},
-        "mask at the top left": {"decode_chunk": decoding(top_left)},
-        "the new alone": {"decode_chunk": decoding(bottom_right, keep=lambda cached, new: new)},
+        "chunk sees the future": (chunk, MASK, "None"),
+        "mask at the top left": (chunk, MASK, "torch.ones(new, total).tril().bool()"),
+        "the new alone": (chunk, "k, v = cache", "k, v = k_new, v_new\n    cache"),
     },
-    test_gradients_flow_through_the_cache: {"cut from the graph": {"KVCache": CutFromTheGraph}},
+    test_gradients_flow_through_the_cache: {
+        "cut from the graph": (
+            caching.KVCache.append,
+            "self.k, self.v = k, v",
+            "self.k, self.v = k.detach(), v.detach()",
+        )
+    },
 }
-
-
-def test_what_wrong_versions_are_made_with_is_right():
-    assert not fails_with(
-        test_every_split_gives_what_the_whole_gives,
-        caching,
-        {"decode_chunk": decoding(bottom_right)},
-    )
 
 
 @pytest.mark.filterwarnings("ignore")
 @wrong_versions(WRONG)
-def test_wrong_versions_disagree(check, parts):
-    assert fails_with(check, caching, parts)
+def test_wrong_lines_disagree(check, edit):
+    assert fails_with(check, *edit)
 
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)

@@ -1,13 +1,11 @@
 """Attention in blocks: values, gradients, memory, against the whole, PyTorch, float64."""
 
-import contextlib
 import math
-import types
 from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, bottom_right, fails_with, numbers, refused, same, wrong_versions
+from rewriting import Largest, fails_with, numbers, refused, same, wrong_versions
 from torch.nn import functional as F
 
 from mha_course import flash
@@ -16,6 +14,11 @@ from mha_course.errors import ShapeError
 
 B, T, S, H, D, WIDTH = 2, 5, 7, 4, 6, 9  # values have a width of their own
 BLOCKS = (1, (2, 3), (4, 1), 20)
+
+
+def bottom_right(queries, keys):
+    """What the queries see when they are the last of all tokens."""
+    return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
 
 
 def drawn(queries=T, keys=S, dtype=torch.float64):
@@ -162,78 +165,39 @@ def test_nothing_is_kept_but_context_and_one_number_a_row():
     assert [x.shape for x in extra] == [(B, H, 96, 1)]
 
 
-RIGHT = types.SimpleNamespace(**vars(flash))
-
-
-def scores_with(read_mask=lambda mask: mask, causal=True, later=0):
-    """Make _scaled_scores read the mask in another way, or lay the diagonal elsewhere."""
-
-    def scaled_scores(q, k, mask, is_causal, rows, columns):
-        scores = RIGHT._scaled_scores(
-            q, k, None if mask is None else read_mask(mask), False, rows, columns
-        )
-        if is_causal and causal:
-            last_seen = torch.arange(rows.start, rows.stop) + k.size(2) - q.size(2) + later
-            scores = scores.masked_fill(
-                torch.arange(columns.start, columns.stop) > last_seen[:, None], -math.inf
-            )
-        return scores
-
-    return scaled_scores
-
-
-class LastBlockAlone(flash._RecomputeBackward):
-    @staticmethod
-    def backward(ctx, d_context):
-        with mock.patch.object(flash, "_grid", lambda *given: RIGHT._grid(*given)[-1:]):
-            return flash._RecomputeBackward.backward(ctx, d_context)
-
-
-class ScoresKept(flash._RecomputeBackward):
-    @staticmethod
-    def forward(ctx, q, k, *rest):
-        context = flash._RecomputeBackward.forward(ctx, q, k, *rest)
-        ctx.save_for_backward(*ctx.to_save, q @ k.transpose(-2, -1))
-        return context.clone()
-
-
-def nothing_skipped(place, queries, keys, block_size, causal):
-    return RIGHT._grid(place, queries, keys, block_size, False)
-
-
-# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
+scores, backward = flash._scaled_scores, flash._RecomputeBackward.backward
+LATER = "last_seen - columns.start + 1"
+# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_tiles_and_their_gradients_equal_the_whole: {
-        "mask ignored": {"_scaled_scores": scores_with(torch.ones_like)},
-        "mask inverted": {"_scaled_scores": scores_with(torch.logical_not)},
-        "gradient of one block alone": {"_RecomputeBackward": LastBlockAlone},
-        "NaN where nothing is seen": {"_finite": lambda highest: highest},
-        "causal ignored across the diagonal": {"_scaled_scores": scores_with(causal=False)},
-        "a token hidden from itself": {"_scaled_scores": scores_with(later=-1)},
-        "the next token seen": {"_scaled_scores": scores_with(later=1)},
-        "causal at the top left": {"_scaled_scores": scores_with(later=T - S)},
+        "mask ignored": (scores, "if mask is not None", "if False"),
+        "mask inverted": (scores, "(~mask", "(mask"),
+        "gradient of one block alone": (backward, "ctx.causal):", "ctx.causal)[-1:]:"),
+        "NaN where nothing is seen": (flash._finite, ".masked_fill(highest.isneginf(), 0.0)", ""),
+        "causal ignored across the diagonal": (scores, "if causal and", "if False and"),
+        "a token hidden from itself": (scores, LATER, f"{LATER} - 1"),
+        "the next token seen": (scores, LATER, f"{LATER} + 1"),
+        "causal at the top left": (scores, "rows.start + k.size(2) - q.size(2)", "rows.start"),
     },
-    test_half_precision_sums_in_float32: {"sums in half precision": {"_wide": lambda x: x}},
+    test_half_precision_sums_in_float32: {
+        "sums in half precision": (flash._wide, "torch.promote_types(x.dtype, torch.float32)", "x")
+    },
     test_autocast_changes_nothing: {
-        "cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}
+        "cast by autocast": (flash._exact, " if available else nullcontext()", " and nullcontext()")
     },
-    test_blocks_are_those_with_something_to_see: {"nothing skipped": {"_grid": nothing_skipped}},
+    test_blocks_are_those_with_something_to_see: {
+        "nothing skipped": (flash._grid, "if not causal or", "if True or")
+    },
     test_nothing_is_kept_but_context_and_one_number_a_row: {
-        "scores kept": {"_RecomputeBackward": ScoresKept}
+        "scores kept": (flash._RecomputeBackward.forward, "log_sum, mask)", "log_sum, q @ k.mT)")
     },
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 @wrong_versions(WRONG)
-def test_wrong_versions_disagree(check, parts):
-    assert fails_with(check, flash, parts)
-
-
-def test_what_wrong_versions_are_made_with_is_right():
-    assert not fails_with(
-        test_tiles_and_their_gradients_equal_the_whole, flash, {"_scaled_scores": scores_with()}
-    )
+def test_wrong_lines_disagree(check, edit):
+    assert fails_with(check, *edit)
 
 
 def test_there_is_no_second_derivative():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
+from rewriting import fails_with, numbers, refused, same, wrong_versions
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
@@ -99,31 +99,30 @@ def test_both_masks_must_allow_it():
         assert both[b, 0, t, s] == (causal[t, s] and s < lengths[b])
 
 
-right_padding, OTHER_SIDE = masks.padding_mask, {"left": "right", "right": "left"}
-# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
+# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_written_masks_mean_the_same_to_pytorch: {
-        "both ways inverted": {"INVERTED": ("sdpa", "seaborn")},
-        "multihead not inverted": {"INVERTED": ("seaborn",)},
+        "both ways inverted": (
+            masks.from_attend,
+            "~mask if convention in",
+            "mask if convention in",
+        ),
+        "sdpa inverted": (masks.from_attend, "in INVERTED", "in (*INVERTED, 'sdpa')"),
     },
     test_alignments_are_those_of_pytorch: {
-        "top left is bottom right": {"top_left_causal_mask": bottom_right},
-        "bottom right is top left": {"causal_mask_for_cache": top_left},
+        "top left is bottom right": (masks.top_left_causal_mask, "tril()", "tril(keys - queries)"),
+        "bottom right is top left": (masks.causal_mask_for_cache, "tril(total - new)", "tril()"),
     },
     test_padded_sentences_attend_as_they_do_alone: {
-        "padding on the other side": {
-            "padding_mask": lambda lengths, most, side="right": right_padding(
-                lengths, most, side=OTHER_SIDE[side]
-            )
-        }
+        "padding on the other side": (masks.padding_mask, 'if side == "right"', 'if side == "left"')
     },
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 @wrong_versions(WRONG)
-def test_wrong_versions_disagree(check, parts):
-    assert fails_with(check, masks, parts)
+def test_wrong_lines_disagree(check, edit):
+    assert fails_with(check, *edit)
 
 
 ERRORS = {

@@ -1,7 +1,5 @@
 """Both layouts of RoPE against products of complex numbers, and the way from one to the other."""
 
-import types
-
 import pytest
 import torch
 from rewriting import fails_with, numbers, refused, same, wrong_versions
@@ -95,39 +93,38 @@ def test_weights_of_one_layout_work_in_the_other():
         same(scores(positions.rope, positions.projection_to_half_split), want)
 
 
-RIGHT = types.SimpleNamespace(**vars(positions))
-# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
+# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_neighbours_turn_as_complex_numbers: {
-        "not brought back": {
-            "rope_interleaved": lambda x, *at: RIGHT.rope(RIGHT.to_half_split(x), *at)
-        },
-        "base forgotten": {
-            "rope_interleaved": lambda x, at, base=10000.0: RIGHT.rope_interleaved(x, at)
-        },
+        "not brought back": (positions.rope_interleaved, "to_interleaved(rope", "(rope"),
+        "base forgotten": (positions.rope_interleaved, ", positions, base))", ", positions))"),
     },
     test_scores_depend_on_the_distance_alone: {
-        "not turned": {"rope": lambda x, places, base=10000.0: x},
-        "moved, not turned": {
-            "rope": lambda x, places, base=10000.0: x + torch.as_tensor(places)[:, None]
-        },
+        "not turned": (positions.rope, "positions[:, None] * frequencies", "0 * frequencies"),
+        "moved, not turned": (
+            positions.rope,
+            "return torch.cat(",
+            "return x + positions[:, None] + 0 * torch.cat(",
+        ),
     },
     test_orders_are_those_that_are_told: {
-        "the wrong order": {"to_interleaved": positions.to_half_split},
-        "the wrong order back": {"to_half_split": positions.to_interleaved},
+        "the wrong order": (positions.to_interleaved, "(2, -1)", "(-1, 2)"),
+        "the wrong order back": (positions.to_half_split, "(-1, 2)", "(2, -1)"),
     },
     test_weights_of_one_layout_work_in_the_other: {
-        "rows across heads": {
-            "projection_to_half_split": lambda weight, _: RIGHT.projection_to_half_split(weight, 1)
-        }
+        "rows across heads": (
+            positions.projection_to_half_split,
+            "weight.unflatten(0, (num_heads, -1))",
+            "weight.unflatten(0, (1, -1))",
+        )
     },
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 @wrong_versions(WRONG)
-def test_wrong_versions_disagree(check, parts):
-    assert fails_with(check, positions, parts)
+def test_wrong_lines_disagree(check, edit):
+    assert fails_with(check, *edit)
 
 
 ERRORS = {

@@ -1,6 +1,7 @@
-"""Numbers, comparisons, and wrong parts in the place of right ones."""
+"""Numbers, comparisons, and wrong lines in the place of right ones."""
 
-from unittest import mock
+import inspect
+import textwrap
 
 import pytest
 import torch
@@ -17,16 +18,6 @@ def generator(seed=0):
 
 def numbers(*shape, seed=0, dtype=torch.float64, device="cpu"):
     return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(device, dtype)
-
-
-def bottom_right(queries, keys, device=None):
-    """What the queries see when they are the last of all tokens."""
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-
-
-def top_left(queries, keys, device=None):
-    """What the queries see when they are the first of all tokens."""
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
 def same(got, want, dtype=torch.float64):
@@ -82,17 +73,25 @@ def fails(check, *arguments):
     return False
 
 
-def fails_with(check, target, parts, *arguments):
-    """Return whether a check fails while a module or class has other parts."""
-    with mock.patch.multiple(target, **parts):
-        return fails(check, *arguments)
+def fails_with(check, function, old, new):
+    """Return whether a check fails while a function has other code in one place."""
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(old) == 1, old
+    space = {}
+    exec(source.replace(old, new), function.__globals__, space)
+    right = function.__code__
+    function.__code__ = inspect.unwrap(space[function.__name__]).__code__
+    try:
+        return fails(check)
+    finally:
+        function.__code__ = right
 
 
 def wrong_versions(groups):
-    """Give a test each check and its wrong parts: {check: {what is wrong: parts}}."""
+    """Give a test each check and an edit: {check: {what is wrong: (function, old, new)}}."""
     cases = [
-        pytest.param(check, parts, id=wrong)
+        pytest.param(check, edit, id=wrong)
         for check, group in groups.items()
-        for wrong, parts in group.items()
+        for wrong, edit in group.items()
     ]
-    return pytest.mark.parametrize(("check", "parts"), cases)
+    return pytest.mark.parametrize(("check", "edit"), cases)
