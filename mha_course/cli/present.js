@@ -147,7 +147,7 @@ function layOut() {
 function enlarge(slide) {
   const content = slide.lastElementChild;
   const wide = (part) => part.scrollWidth > part.clientWidth;
-  const largest = content.querySelector(".live, img") ? 1.74 : 2.4;
+  const largest = content.querySelector(":scope > :not(.said, .python)") ? 2.4 : 3.2;
   for (let zoom = largest; zoom > 0.6; zoom -= 0.02) {
     content.style.zoom = zoom;
     const parts = [content, ...content.querySelectorAll("pre, .words, .html")];

@@ -68,11 +68,12 @@ def signed_colormap(dark: bool = False) -> Colormap:
 
 
 @cache
-def _signed_on_dark() -> dict[str, str]:
-    """Map each colour of the signed palette to that of a dark page."""
+def _palette_on_dark(signed: bool) -> dict[str, str]:
+    """Map each colour of a palette to that of a dark page; weights keep theirs, greys as well."""
     steps = np.linspace(0, 1, 256)
-    light, dark = (map(to_hex, signed_colormap(theme)(steps)) for theme in (False, True))
-    return dict(zip(light, dark, strict=True))
+    light = signed_colormap() if signed else mpl.colormaps["cividis"]
+    dark = signed_colormap(dark=True) if signed else light
+    return dict(zip(map(to_hex, light(steps)), map(to_hex, dark(steps)), strict=True))
 
 
 def _on_dark(color: str) -> str:
@@ -158,12 +159,12 @@ def _themed(text: str, signed: bool) -> str:
     Words in white, or in the black of light cells, are on a cell's colour.
     """
     on_cell = {DARK_ON_CELL: "#f0f2f5" if signed else DARK_ON_CELL}
-    ramp = _signed_on_dark() if signed else {}
+    palette = _palette_on_dark(signed)
     text = re.sub("(<text style=[^>]*fill: )#ffffff", rf"\1{WHITE_ON_CELL}", text)
     paper_and_ink = {"#ffffff": DARK["#ffffff"], "#000000": DARK["#000000"]}
     dark = {WHITE_ON_CELL: WHITE_ON_CELL, **on_cell, **paper_and_ink}
     for color in dict.fromkeys(_COLOR.findall(text)):
-        dark.setdefault(color, ramp.get(color) or _on_dark(color))
+        dark.setdefault(color, palette.get(color) or _on_dark(color))
     changed = {color: paint for color, paint in dark.items() if color != paint}
     text = _COLOR.sub(lambda m: f"var(--c{m[0][1:]})" if m[0] in changed else m[0], text)
     unchanged = {color: color for color in changed}

@@ -191,6 +191,8 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     assert at(page) == place + 1
     page.keyboard.press("p")  # the same widget is on the page
     assert page.locator("article .mha-heads input").first.input_value() == f"{text} sd"
+    page.emulate_media(media="print")
+    assert page.locator("article .mha-arcs svg").first.is_visible()
     assert page.complaints == []
 
 

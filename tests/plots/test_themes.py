@@ -8,6 +8,8 @@ import contrast
 import numpy as np
 import pytest
 import torch
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from PIL import Image
 
 from mha_course import plots
@@ -55,6 +57,15 @@ def test_zero_is_the_neutral_of_the_page_in_the_signed_palette():
         middle = figures.signed_colormap(dark)(0.5)[:3]
         assert np.ptp(middle) < 0.05
         assert abs(np.mean(middle) - neutral) < 0.03
+
+
+def test_weights_keep_their_colours_on_a_dark_page():
+    """Else its greys would be turned round, and a larger weight could look smaller."""
+    picture = plots.svg(plots.heatmap(torch.linspace(0, 1, 64).view(8, 8))).decode()
+    weights = {to_hex(color) for color in colormaps["cividis"](np.arange(256))}
+    changed = {f"#{color}" for color in re.findall("--c([0-9a-f]{6}):", picture)}
+    assert changed
+    assert not changed & weights
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -30,5 +30,7 @@ def show_summary() -> None:
     """Show the body of the page."""
     body = PAGE.read_text(encoding="utf-8").partition("<main>")[2].partition("</main>")[0]
     body = re.sub("(</?h)[12]>", r"\g<1>3>", body)  # below a section's heading
-    left = re.sub("<(t[hd])>", rf'<\1 style="{markup.LEFT}">', body)  # JupyterLab sets them right
+    body = re.sub(r"<td>(?=\()", f'<td style="{markup.CELL}">', body)  # shapes are not broken
+    style = markup.CELL.removesuffix(";white-space:nowrap")  # JupyterLab sets cells right
+    left = re.sub("<(t[hd])>", rf'<\1 style="{style}">', body)
     display({"text/html": left.strip(), "text/plain": f"The page {PAGE.name}"}, raw=True)

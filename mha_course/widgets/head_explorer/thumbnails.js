@@ -15,10 +15,10 @@ export function makeThumbs(maps, list, choose) {
     if (many) list.append(make("span", "layer", maps.rows[layer]));
     for (let slot = 0; slot < maps.slots; slot++) {
       const [at, canvas, entropy] = [{ layer, slot }, make("canvas", "hatched"), make("small")];
-      const [head, average] = many ? [`${slot}`, "avg"] : [`head ${slot}`, "average"];
+      const head = many ? `${slot}` : `head ${slot}`;
       entropy.title = explained;
       const node = makeButton("head", "", () => choose(at));
-      node.append(canvas, make("span", "", slot < maps.H ? head : average), entropy);
+      node.append(canvas, make("span", "", slot < maps.H ? head : "average"), entropy);
       thumbs.push({ at, node, canvas, entropy });
       list.append(node);
     }
