@@ -1,4 +1,4 @@
-"""The page of a class that was graded, and feedback for each learner; no script."""
+"""The page of a graded class, and feedback for each learner, without scripts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BEGINNING = PAGE.partition("{")[0]
 
 
 class Row(NamedTuple):
-    """The verdict on one answer, or without an exercise on a notebook that cannot be read."""
+    """The verdict on one answer; if exercise is empty, on an unreadable notebook."""
 
     learner: str
     exercise: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     mistake: str = ""
     message: str = ""
     picture: str = ""
-    uses: str = ""  # what it takes from the course
+    uses: str = ""  # the course functions it uses
 
 
 def class_page(
@@ -49,9 +49,9 @@ def class_page(
     late: Container[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """Return the page of a class: what is misunderstood, and exercises by learners.
+    """Return the page of a class: common mistakes, and a table of learners and exercises.
 
-    Args: strays are files that belong to no learner; notes are about the folder.
+    Args: strays are files that belong to no learner; notes are on the folder.
     """
     answers = [row for row in rows if row.exercise]
     learners = list(dict.fromkeys(row.learner for row in rows))
@@ -67,7 +67,7 @@ def class_page(
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
-    """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
+    """Return one learner's page: what ``check`` says about each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
     chips = _chips(f"{right} of {count(len(answers), 'exercise')} correct")
@@ -95,7 +95,7 @@ def _page(title: str, sections: Sequence[str]) -> str:
 
 
 def _name(text: str) -> str:
-    """Return a learner's name for a page, whatever letters it is made of."""
+    """Return a learner's name as HTML, whatever characters it has."""
     return escape(isolate_text(text.encode("utf-8", "replace").decode()))
 
 
@@ -136,7 +136,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
 
 
 def _stopped(rows: Sequence[Row]) -> str:
-    """List why answers stopped and files were not read, by what is said of them."""
+    """List why answers stopped and files were not read, grouped by reason."""
     reasons: dict[str, list[Row]] = {}
     for row in rows:
         if row.status in ("error", "unreadable"):
@@ -154,7 +154,7 @@ def _stopped(rows: Sequence[Row]) -> str:
 
 
 def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
-    """Draw exercises by mistakes: how many learners made each, and how the others came out."""
+    """Draw exercises by mistakes: how many learners made each, and how the others did."""
     counts = Counter((row.exercise, row.mistake) for row in answers if row.mistake)
     statuses = Counter((row.exercise, row.status) for row in answers)
     total = Counter(row.mistake for row in answers if row.mistake)
@@ -180,7 +180,7 @@ def _cell(number: int, largest: int) -> str:
 
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:
-    """Draw learners by exercises, each name a link to its feedback."""
+    """Draw learners by exercises; each name links to that learner's feedback."""
     row_of = {(row.learner, row.exercise): row for row in rows}
     head = _heads("correct", *exercises)
     lines = []
@@ -206,7 +206,7 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str
 
 
 def _users(answers: Sequence[Row]) -> str:
-    """List the answers that use functions of the course."""
+    """List the answers that use the course's functions."""
     items = [
         f"<li>{_name(row.learner)}: {prose(f'`{row.exercise}`')} uses {_name(row.uses)}</li>"
         for row in answers

@@ -24,13 +24,13 @@ from pathlib import Path
 from mha_course.questions import due_line
 
 PACKAGE = Path(__file__).resolve().parents[1]
-IN_WHEEL = PACKAGE / "course"  # where a wheel has the notebooks, README.md and pyproject.toml
+IN_WHEEL = PACKAGE / "course"  # where a wheel keeps the notebooks, README.md and pyproject.toml
 FROM_WHEEL = IN_WHEEL.exists()  # by pip; otherwise this is a clone
 COURSE = IN_WHEEL if FROM_WHEEL else PACKAGE.parent  # is read
 ROOT = Path.cwd() if FROM_WHEEL else PACKAGE.parent  # is written to
 LESSONS, COPIES = COURSE / "notebooks", "my_course"
 COMMAND = "mha-course" if FROM_WHEEL else "python3 -m mha_course"
-STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the lessons' style sheet is
+STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the style sheet is
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
@@ -54,7 +54,7 @@ MODULES = {  # which are run in the environment
     "grade": ("mha_course.cli.grading",),
 }
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
-# Prints how many modules of the installed packages are gone, as where half of .venv was deleted.
+# Prints how many modules of the installed packages are missing: part of .venv may be deleted.
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
@@ -73,7 +73,7 @@ class SetupError(Exception):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command and return its exit status; every failure is one message."""
+    """Run one command and return its exit status; each failure is one message."""
     try:
         return _run(list(argv))
     except (SetupError, OSError) as error:
@@ -99,7 +99,7 @@ def _run(argv: list[str]) -> int:
         if asks and not FROM_WHEEL and not (ROOT / ".venv" / STAMP).exists():
             print(f"{name}: {COMMANDS[name]}. Its options are shown once the course is set up.")
             return 0
-        module, *arguments = MODULES[name]  # its paths are those of the caller
+        module, *arguments = MODULES[name]  # its paths are the caller's
         return _in_venv(set_up(), module, *arguments, *further, folder=Path.cwd())
     parser = _parser()
     chosen, further = parser.parse_known_args(argv)
@@ -161,11 +161,11 @@ def set_up(*, tools: bool = False) -> Path:
     if digests <= installed and missing == _missing(python):
         return python
     with _only_start(venv.with_name(".venv.lock")):
-        installed, missing = _read_stamp(venv)  # another start may have written it meanwhile
+        installed, missing = _read_stamp(venv)  # another process may have written it meanwhile
         changed = missing != _missing(python)
         if changed or not digests <= installed:
             _fill(venv, python, requirements, modules_are_gone=bool(installed) and changed)
-            # With what is missing now: some package may list modules that it does not have.
+            # With the number missing now: a package may list modules that it does not have.
             (venv / STAMP).write_text("\n".join([*digests, _missing(python)]))
             print("The course is set up.", flush=True)
             _say_how_to_use_the_gpu(python, requirements[0])
@@ -173,7 +173,7 @@ def set_up(*, tools: bool = False) -> Path:
 
 
 def _read_stamp(venv: Path) -> tuple[set[str], str]:
-    """Return the digests of the requirements that are installed, and how many modules were gone."""
+    """Return the digests of the installed requirements, and how many modules were missing."""
     stamp = venv / STAMP
     *digests, missing = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
     return set(digests), missing
@@ -181,7 +181,7 @@ def _read_stamp(venv: Path) -> tuple[set[str], str]:
 
 @contextmanager
 def _only_start(path: Path) -> Iterator[None]:
-    """Wait until no other start sets up the course here; if files cannot be locked, go on."""
+    """Wait while another process sets up the course here; if files cannot be locked, go on."""
     with path.open("w") as file:
         try:
             _lock(file.fileno(), wait=False)
@@ -213,7 +213,7 @@ def _lock(descriptor: int, *, wait: bool) -> None:
 def _fill(
     venv: Path, python: Path, requirements: Sequence[Path], *, modules_are_gone: bool
 ) -> None:
-    """Make the environment where it is not there or broken, and install into it."""
+    """Make the environment if it is missing or broken, and install into it."""
     unfinished = venv / "mha_course.unfinished"
     print("Setting up the course in .venv. This happens once and takes a few minutes.", flush=True)
     kind = _torch_kind()
@@ -224,7 +224,7 @@ def _fill(
         _make_venv(venv)
     unfinished.touch()
     installed = _install(python, requirements, kind)
-    unfinished.unlink()  # only a pip that was killed leaves half a package behind
+    unfinished.unlink()  # only a killed pip leaves half a package behind
     if not installed:
         raise SetupError(
             "pip could not install the requirements; its lines above say why. fix: check the "
@@ -267,7 +267,7 @@ def _require_disk(gib: float) -> None:
 
 
 def _output(python: Path, *arguments: str) -> str | None:
-    """Return what a call of this Python prints, or None if it fails or does not start."""
+    """Return what this Python prints, or None if it fails or does not start."""
     with suppress(OSError, subprocess.CalledProcessError):
         return subprocess.check_output(
             [python, *arguments], stderr=subprocess.DEVNULL, text=True
@@ -276,7 +276,7 @@ def _output(python: Path, *arguments: str) -> str | None:
 
 
 def _missing(python: Path) -> str:
-    """Return how many modules are gone, or nothing if this Python does not run."""
+    """Return how many modules are missing, or None if this Python does not run."""
     return _output(python, "-I", "-c", MISSING) or ""
 
 
@@ -303,7 +303,7 @@ def _make_venv(venv: Path) -> None:
 
 
 def _install(python: Path, requirements: Sequence[Path], kind: str) -> bool:
-    """Let pip install the requirements, and return whether it could."""
+    """Install the requirements with pip, and return whether that worked."""
     options = ["--disable-pip-version-check", "--retries=2"]
     options += [f"--requirement={path}" for path in requirements]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
@@ -317,13 +317,13 @@ def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=3):
             return True
-    except (OSError, ValueError, HTTPException):  # such as that of a proxy with a bad address
+    except (OSError, ValueError, HTTPException):  # such as a proxy's bad address
         return False
 
 
 def _quieten(venv: Path) -> None:
-    """Keep JupyterLab from asking about news over the first lesson, and from a message where Node
-    takes its script for a module of the course's own kind.
+    """Turn off JupyterLab's question about news, and a warning of Node's about the module type of
+    its script.
     """
     (venv / "package.json").write_text("{}")
     settings = venv / "share" / "jupyter" / "lab" / "settings"
@@ -334,11 +334,11 @@ def _quieten(venv: Path) -> None:
 
 
 def copy_lessons() -> Path:
-    """Copy the lessons that the learner lacks, say which others have changed, and return the first.
+    """Copy the lessons the learner lacks, name those that have changed, and return the first.
 
     AGENTS.md comes with them: it asks an assistant to be a tutor.
 
-    An update of the course never writes over a learner's copy: ``reset`` brings the new one.
+    An update never overwrites a learner's copy: ``reset`` brings the new version.
     """
     copies = ROOT / COPIES
     try:
@@ -349,7 +349,7 @@ def copy_lessons() -> Path:
             f"can be written to, got {error.strerror}, fix: copy the course into a folder of your "
             f"own and run the same command there"
         ) from error
-    record = copies / ".copied.json"  # what each lesson was like when it was copied
+    record = copies / ".copied.json"  # the digest of each lesson when it was copied
     digests = dict[str, str]()
     with suppress(OSError, ValueError):
         digests = json.loads(record.read_text())
@@ -398,19 +398,19 @@ def reset_lesson(number: str) -> int:
 
 
 def repository() -> str:
-    """Return the course's address, from pyproject.toml."""
+    """Return the repository's URL, from pyproject.toml."""
     project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["urls"]["Repository"])
 
 
 def pages(repository: str) -> str:
-    """Return where GitHub publishes the reading site of a repository."""
+    """Return the URL where GitHub publishes a repository's reading site."""
     owner, name = repository.split("/")[-2:]
     return f"https://{owner.lower()}.github.io/{name}/"
 
 
 def set_address(name: str) -> None:
-    """Replace the repository's address by that of OWNER/NAME on GitHub."""
+    """Replace the repository's URL with that of OWNER/NAME on GitHub."""
     if not re.fullmatch(r"[\w-]+/[\w.-]+", name):
         raise SetupError(f"this is not a repository. expected OWNER/NAME, got {name}")
     before = repository()
@@ -446,7 +446,7 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
 
 
 def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = None) -> int:
-    """Run the everyday tests and every notebook, or what an extent names, on up to four processors.
+    """Run the everyday tests and every notebook, or an extent's tests, on up to four processors.
 
     Args: extent is one of EXTENTS.
     """
@@ -460,9 +460,9 @@ def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = No
 
 
 def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = None) -> int:
-    """Run a module of the environment until it ends, in the course's folder or in another.
+    """Run a module of the environment until it ends, in the course's folder or another.
 
-    In another, a file of the caller's may be called torch.py, so none is imported from there.
+    Nothing is imported from another folder: it may contain a torch.py.
     """
     environment = _environment(python)
     command = [str(python), "-m", module, *arguments]
@@ -483,12 +483,12 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; it gets a home in .venv where it has none.
+    """Return the environment for a subprocess; it gets a home in .venv if it has none.
 
-    It imports nothing from PYTHONPATH, where another torch may be.
+    PYTHONPATH is left out, since another torch may be there.
 
-    matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
-    be another installation's, with fonts that are gone.
+    matplotlib keeps its settings and font list in .venv: those in the home folder may be another
+    installation's, with fonts that no longer exist.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     if FROM_WHEEL:

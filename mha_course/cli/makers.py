@@ -1,6 +1,6 @@
-"""Make the figures that ship again: ``python -m mha_course.cli.makers NAME [KEY …]``.
+"""Recompute the figures that ship: ``python -m mha_course.cli.makers NAME [KEY …]``.
 
-Without a name it prints the table of them. With keys, such as a seed, it makes these figures only.
+Without a name it prints a table of them. With keys, such as a seed, it makes only those figures.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Maker(NamedTuple):
 
     make: Callable[[Any], Any]  # of a key
     keys: Sequence[Any]
-    seconds: int  # that one figure takes on one quiet core
+    seconds: int  # per figure, on one idle core
     about: str
     decimals: int = 3
 
 
 def short_start(seed: int) -> dict[str, Any]:
-    """Train the running example's model as briefly as lesson 13 does, and report on it."""
+    """Train the running example's model as briefly as in lesson 13, and report on it."""
     return pronoun_report(example.train_model(seed, steps=800, progress=False)[0])
 
 
@@ -61,7 +61,7 @@ MAKERS = {
 
 
 def rounded(figure: Any, decimals: int) -> Any:
-    """Return a figure with this many decimals, in whatever lists and dicts its numbers are."""
+    """Round all numbers of a figure, in lists and dicts too, to this many decimals."""
     if isinstance(figure, dict):
         return {name: rounded(value, decimals) for name, value in figure.items()}
     if isinstance(figure, list | tuple):
@@ -70,7 +70,7 @@ def rounded(figure: Any, decimals: int) -> Any:
 
 
 def remake(name: str, keys: Sequence[Any]) -> None:
-    """Make these figures of a field again, and keep each as soon as it is made."""
+    """Recompute these figures of a field, and save each one as soon as it is ready."""
     maker = MAKERS[name]
     for key in keys:
         figures = precomputed.load()
@@ -79,7 +79,7 @@ def remake(name: str, keys: Sequence[Any]) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the table, or make what is named."""
+    """Print the table, or make the figures named."""
     parser = argparse.ArgumentParser(prog="python -m mha_course.cli.makers", description=__doc__)
     parser.add_argument("name", nargs="?", choices=MAKERS)
     parser.add_argument("keys", nargs="*", help="all of them where none is given")

@@ -24,12 +24,12 @@ MARKED = re.compile(
 
 @dataclass(frozen=True)
 class Plan:
-    """A lecture: a title, for whom it is, and how the sections of each lesson begin."""
+    """A lecture: its title, its audience, and how each lesson's section headings begin."""
 
     title: str
     text: str
     stops: Mapping[int, str]
-    after: int = 0  # the plan whose stops come first
+    after: int = 0  # the plan that comes before it
 
 
 PLANS = {
@@ -97,9 +97,9 @@ def stops(length: int) -> list[tuple[int, list[str]]]:
 
 
 def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
-    """Return the headings of the sections that a plan takes from a lesson, with their minutes.
+    """Return the headings of the sections a plan takes from a lesson, with their minutes.
 
-    Raises: ShapeError where not exactly one heading begins so.
+    Raises: ShapeError unless exactly one heading begins that way.
     """
     (path,) = lessons([str(lesson)])
     cells = nbformat.read(path, as_version=4).cells

@@ -1,4 +1,4 @@
-"""Figures that ship, because they take too long for a lesson: ``data/figures.json``.
+"""Precomputed figures that take too long for a lesson: ``data/figures.json``.
 
 ``cli.makers`` makes them.
 """
@@ -13,9 +13,9 @@ PATH = Path(__file__).parents[1] / "data" / "figures.json"
 
 
 class Precomputed(NamedTuple):
-    """Measurements, by number of heads, seed of a training, or name."""
+    """Measurements, by number of heads, training seed, or name."""
 
-    # R² of 200 runs on the difference of TwoTokens, of seeds that lesson 16 does not use
+    # R² of 200 runs on TwoTokens' difference, with seeds that lesson 16 does not use
     difference: dict[int, list[float]]
     two_layers: dict[str, list[float]]  # R² of 100 runs of two layers of one head, by target
     # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
