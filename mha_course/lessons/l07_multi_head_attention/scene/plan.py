@@ -1,9 +1,7 @@
-"""Where everything goes in the picture of one whole pass: for its static figure, and for the
-widget that draws it.
+"""The layout of the picture of one whole pass, for its static figure and for the widget.
 
-q, at the left of the scores, and kᵀ above them make the scores; the weights and v below the context
-make the context; so the row of a word goes straight through the picture. All sizes are pixels, and
-y goes down.
+The scores have q on their left and kᵀ above; the context has the weights on its left and v below;
+so a word's row goes straight through the picture. Sizes are in pixels, and y goes down.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from mha_course.markup import isolate_word
 WIDTH = 972
 LEFT = 76  # of x, behind the words
 WIDE = 52  # x and out, which have no heads
-BANDS = 123  # q, kᵀ, v and context: the head that is followed takes what the others leave
+BANDS = 123  # q, kᵀ, v and context: the followed head gets the space the others leave
 FOLDED = 6  # each of the other heads
 GAP = 3
 Part = dict[str, Any]
@@ -29,16 +27,16 @@ LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE4: "C", Path.CLOSEPOLY:
 
 
 class Sizes(NamedTuple):
-    """Heights, and the y of what has a height of its own."""
+    """Heights, and the y of each row of the picture."""
 
     height: int
-    top: int  # y of the scores and everything next to them
+    top: int  # y of the scores and their neighbours
     side: int  # of the scores
     keys: int
     values: int
-    v_path: int  # from the scores down to the paths from x to v
-    residual_path: int  # y of x on its way around
-    bar: int  # of the bars that show what a number is made of, from the lowest to the highest
+    v_path: int  # the gap from the scores to the paths from x to v
+    residual_path: int  # y of the residual path
+    bar: int  # of the bars that show how a number is computed
 
 
 SIZES = Sizes(
@@ -50,15 +48,15 @@ class ScenePlan:
     """The picture as data: matrices (parts), small maps (heads), lines (strokes), texts, bars of
     colours (ramps).
 
-    What ``shows`` names is the stage with which a thing is seen; ``head`` is whose it is. A stroke
-    without a width is filled. A text that comes ``after`` another one begins at its end.
+    ``shows`` is the stage at which an item appears; ``head`` is the head it belongs to. A stroke
+    without a width is filled. A text ``after`` another begins where that one ends.
 
     Args:
         tokens: S words.
-        H, D: how many heads, and how many numbers each has.
-        x: whether there is an x to draw.
-        masked: whether something is hidden.
-        yours: the stages that a learner's function made, if it did not make all.
+        H, D: the number of heads, and their width.
+        x: whether to draw x.
+        masked: whether any key is hidden.
+        yours: the stages that a learner's function computed, if not all.
     """
 
     def __init__(
@@ -107,7 +105,7 @@ class ScenePlan:
         self.ramps = self._ramps()
 
     def message(self) -> dict[str, Any]:
-        """Return the plan as dicts and lists, for the browser."""
+        """Return the plan as dicts and lists for the browser."""
         size = {
             "width": WIDTH,
             "height": self.sizes.height,
@@ -221,8 +219,8 @@ class ScenePlan:
             self._write(name.upper(), 0, y + 3, after=True, **style)
 
     def _scaling(self, names: Sequence[str]) -> None:
-        """Draw the paths of rows from scores to weights: made smaller, through the mask's
-        door, to softmax.
+        """Draw the paths of rows from scores to weights: scaled, through the mask's door, to
+        softmax.
         """
         left = self.parts["scores"]["x"] + self.side + 4
         right = self.parts["weights"]["x"] - 5
@@ -240,7 +238,7 @@ class ScenePlan:
             self._write(name, x - 2, high, "scaling")
 
     def _residual(self) -> None:
-        """Draw x on its path around, to be added to out."""
+        """Draw the residual path, on which x is added to out."""
         end = self.parts["out"]["x"] + WIDE
         centre = LEFT + WIDE / 2
         x = end + 18
@@ -260,7 +258,7 @@ class ScenePlan:
         self._write("x is added", centre + 12, above + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
-        """Name a matrix and its shape, where there is room; kᵀ and v at their left."""
+        """Label a matrix with its name and shape if there is room; kᵀ and v on their left."""
         bold = {"color": name if name in STREAMS else "ink", "bold": True}
         if name in ("k", "v"):
             x = part["x"] - 12
@@ -275,7 +273,7 @@ class ScenePlan:
             self._write(shape, 6, y, name, after=True)
 
     def _heads(self) -> list[dict[str, float]]:
-        """Lay out the weights of all heads, small, above those of the head that is lit."""
+        """Lay out small maps of all heads' weights above those of the head in focus."""
         side = min(39, (self.side + 8) / self.H - 8)
         left = self.parts["weights"]["x"]
         step = (self.side - side) / max(self.H - 1, 1)
@@ -305,12 +303,12 @@ class ScenePlan:
 
 
 def triangle(*corners: Point) -> Path:
-    """Return the path around three corners."""
+    """Return the path of a triangle."""
     return Path([*corners, corners[0]], closed=True)
 
 
 def curve(points: Sequence[Point]) -> Path:
-    """Return a curve through every third point, with two handles before each."""
+    """Return a Bézier curve through every third point, with two handles before each."""
     return Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
 
 
@@ -324,8 +322,8 @@ def _svg(path: Path) -> str:
 
 
 def _boxes(part: Part, followed: int | None = None) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix is, and its rows and columns: one head
-    unfolded between the others, or all alike in one block.
+    """Return the box of each head's part of a matrix, and its rows and columns: one head enlarged
+    between the others, or all alike in one block.
     """
     bands = part["bands"]
     start, length, count = ("y", "h", "rows") if part.get("transposed") else ("x", "w", "columns")

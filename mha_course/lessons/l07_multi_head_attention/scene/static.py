@@ -1,4 +1,4 @@
-"""One pass through multi-head attention, every matrix where it takes part in a product."""
+"""One pass through multi-head attention, each matrix placed next to those it is multiplied with."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ Stages = Mapping[str, NDArray[np.float64]]
 def attention_scene(
     stages: Stages, tokens: Sequence[str], *, head: int = 0, follow: int = -1
 ) -> Figure:
-    """Draw x, q, kᵀ and v with their heads, the scores and weights of one head, the context of all,
-    and out.
+    """Draw x, q, kᵀ and v with their heads, one head's scores and weights, all contexts, and out.
 
     Args:
-        stages: those of one sentence, by their names in AttentionSteps; x is drawn where it is
-            there.
+        stages: those of one sentence, by their names in AttentionSteps; x is drawn if present.
         tokens: S words.
-        head: whose scores and weights are drawn.
-        follow: the token that is followed, by its index; -1 follows none.
+        head: the head whose scores and weights are drawn.
+        follow: the index of the followed token; -1 for none.
     """
     H, _, D = stages["q"].shape
     hidden = np.isneginf(stages["masked_scores"][head])
@@ -119,9 +117,9 @@ def _image(
 
 
 def signed_colours(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the colours of numbers from -1 to 1, the more transparent the nearer to 0.
+    """Return the colours of numbers from -1 to 1, more transparent near 0.
 
-    So 0 has the page's own colour, on light and on dark pages.
+    So 0 shows the page's own colour, on light and dark pages.
     """
     colours = signed_colormap()(np.sign(numbers) / 2 + 0.5)
     colours[..., 3] = np.abs(numbers) ** 0.7
@@ -136,7 +134,7 @@ def _draw_part(
     head: int,
     follow: int,
 ) -> None:
-    """Draw a matrix, in bands where it has heads; the head and the row in focus are darker."""
+    """Draw a matrix, in bands if it has heads; the head and row in focus are darker."""
     x, y, width, height = (part[key] for key in "xywh")
     bands = (
         [numbers[head]] if "square" in part else list(numbers) if numbers.ndim == 3 else [numbers]
