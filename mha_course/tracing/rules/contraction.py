@@ -1,4 +1,4 @@
-"""Names in sums of products, as matrix products are."""
+"""Names in sums of products, such as matrix products."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def matmul(call: OpCall) -> list[Axes]:
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
-    row = "r" if left.dim() > 1 else ""  # A vector has no rows, and its product none.
+    row = "r" if left.dim() > 1 else ""  # A vector has no rows, and neither has its product.
     column = "c" if right.dim() > 1 else ""
     terms = [f"...{row}s" if row else "s", f"...s{column}" if column else "s"]
     axes = spelled(call, [left, right], terms, f"...{row}{column}")
@@ -36,9 +36,9 @@ def matmul(call: OpCall) -> list[Axes]:
 
 
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
-    """Replace the dots of terms by as many letters as they stand for, and contract."""
+    """Replace the dots in terms with letters, and contract."""
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
-    depth = max(dots)  # Shorter tensors broadcast: their dots are the last ones.
+    depth = max(dots)  # Shorter tensors broadcast, so their dots are the last ones.
     spelled: list[Letters] = []
     for term, number in zip([*terms, output], [*dots, depth], strict=True):
         before, ellipsis, after = term.partition("...")
@@ -47,7 +47,7 @@ def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) 
 
 
 def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Letters) -> Axes:
-    """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
+    """Name the axes of a sum of products; warn of sums over axes that agree only in size."""
     names = call.names
     values = list(map(call.info, tensors))
     for value, term in zip(values, terms, strict=True):
@@ -62,7 +62,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         for letter, axis in zip(term, factor, strict=True):
             axes_by_letter[letter].append(axis)
             known = axis_of.setdefault(letter, axis)
-            if known == axis:  # The letter stands for the same numbers, or is new.
+            if known == axis:  # The letter is the same axis, or new.
                 continue
             is_summed = letter not in out
             strict = products and is_summed
@@ -84,7 +84,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
 
 
 def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
-    """Ask about axes that only one factor has, and that are summed away nevertheless."""
+    """Ask about axes that only one factor has but that are summed over."""
     for first, *others in summed_axes.values():
         label = call.names.label(first)
         is_named = label in ("H", "D", "C") or call.names.counts_tokens(label)
@@ -93,14 +93,14 @@ def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
 
 
 def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
-    """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    key = weights.softmax_axis  # Only the softmax has shown so far which axis is the keys'.
+    """Swap T and S if a sum shows that scores were k @ q.mT, with the keys first."""
+    key = weights.softmax_axis  # So far, only the softmax has shown which axis is the keys'.
     if key != "T" and not key.endswith("'"):
         return
     tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
     keys = [axis for axis, summed in tokens if summed and names.label(axis) == key]
     queries = [axis for axis, summed in tokens if not summed and names.label(axis) != key]
-    if not keys or not queries:  # The sum does not run over what stood first.
+    if not keys or not queries:  # The sum does not run over the first axis.
         return
     query = names.label(queries[0])
     if query == "T" or names.root(key) != names.root(query):
@@ -121,7 +121,7 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) ->
 def _stage_of(
     call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, axes: Axes
 ) -> str:
-    """Tell the stage: tokens times tokens give scores, weights times values the context."""
+    """Find the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     labels = list(map(names.label, axes))
     if len(values) > 1 and any(value.softmax_axis for value in values):
@@ -147,7 +147,7 @@ def _stage_of(
 def _check_context(
     call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, labels: list[str]
 ) -> None:
-    """Check that weights are summed over their keys, and that no sum runs over heads."""
+    """Check that weights are summed over their keys, and no sum runs over heads."""
     names = call.names
     position = next(n for n, value in enumerate(values) if value.softmax_axis)
     pairs = [axes for letter, axes in summed_axes.items() if letter in terms[position]]
@@ -168,7 +168,7 @@ def _check_context(
 def _describe_scores(
     call: OpCall, values: Infos, summed_axes: AxesByLetter, labels: list[str]
 ) -> str:
-    """Note how the products of scores are scaled, ask about heads; return what they sum over."""
+    """Note the scale of scores, ask about heads, and return the axes summed over."""
     result = call.results[0]
     aligned = next(iter(summed_axes.values()), None)
     summed = call.names.label(aligned[0]) if aligned else ""
@@ -186,7 +186,7 @@ def _describe_scores(
 
 
 def warn_of_pieces(call: OpCall, values: Infos) -> None:
-    """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
+    """Ask about a product of q, k or v that were cut from one tensor along its tokens."""
     elements = [element for value in values for element in value.elements]
     pieces = [element for element in elements if element.label.startswith(PIECE)]
     tensors = {piece.label for piece in pieces}
@@ -203,7 +203,7 @@ def _check_weighted_sum(
     other = next(filter(names.counts_tokens, of_values), keys)
     if keys in tokens and names.root(other) != names.root(keys):
         call.warn(warnings.warn("contraction-of-different-axes", left=keys, right=other))
-    # The one of "+1" may be a sink, which has no value.
+    # The "+1" may be a sink, which has no value.
     if not tokens or keys in tokens or keys.removesuffix("+1") in tokens:
         call.pending.pop(weights.softmax_step, None)
     elif names.root(keys) != keys or keys == "T":
@@ -214,7 +214,7 @@ def _check_weighted_sum(
 
 
 def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str]) -> None:
-    """Warn where heads are summed although their widths stay separate."""
+    """Warn if heads are summed although their widths stay separate."""
     if "H" not in summed or "D" not in left or call.names.sizes.get("H") == 1:
         return
     if value.stage in ("context", "merged"):
@@ -222,7 +222,7 @@ def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str
 
 
 def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
-    """Ask about one query head that reads another KV head than that of its group."""
+    """Ask about a query head that reads another group's KV head."""
     by_label = {element.label: element for value in values for element in value.elements}
     if {"H", "H_kv"} <= by_label.keys():
         query, key = by_label["H"], by_label["H_kv"]
@@ -231,7 +231,7 @@ def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
 
 
 def ask_about_tiles(call: OpCall, axes: Axes) -> None:
-    """Ask about heads that were tiled where each group of queries shares one."""
+    """Ask about KV heads that were tiled although each group of query heads shares one."""
     factors = chain.from_iterable(axes)
     is_tiled = any(factor.name == "H" and factor.origin is Origin.TILED for factor in factors)
     if is_tiled and not any(map(are_turned_groups, axes)):

@@ -1,8 +1,8 @@
-"""Names where numbers are repeated, interleaved, paired or padded.
+"""Names when numbers are repeated, interleaved, paired or padded.
 
-A copy runs again on a tensor of places, and each axis of the result is a list of strides and sizes
-in these places. One that treats each axis by itself runs along one at a time, so that nothing large
-is copied.
+A copy runs again on a tensor of positions, and each axis of the result is a list of strides and
+sizes in them. A call that treats axes separately runs along one at a time, so that nothing large is
+copied.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.reshape import regroup, warn_of_cuts
 from mha_course.tracing.rules.views import Dim, Placement, Rerun, named, padded_strides, view
 
-LIMIT = 400_000  # numbers that are followed one by one
+LIMIT = 400_000  # numbers to follow one by one
 REORDERED = -1  # the stride of an axis in another order
 
 
 def expand(call: OpCall) -> list[Axes]:
-    """Show one number several times without a copy, along an axis that the caller's size names."""
+    """Repeat numbers without copying, along an axis named by the caller's size."""
     names = call.names
     other = call.arg(1, "other")
     sized = not isinstance(other, Tensor)
@@ -45,7 +45,7 @@ def expand(call: OpCall) -> list[Axes]:
 
 
 def repeat(call: OpCall) -> list[Axes]:
-    """Lay copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
+    """Put copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
     axes = call.axes(call.first())
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
         return []  # of all numbers, in a row
@@ -90,22 +90,22 @@ def complex_pairs(call: OpCall) -> list[Axes]:
 
 
 def pad(call: OpCall) -> list[Axes]:
-    """Grow or shrink some axes: these are new."""
+    """Grow or shrink some axes, which are then new."""
     return [keep_matching(call.axes(call.first()), call.outs[0].shape)]
 
 
 def unfold(call: OpCall) -> list[Axes]:
-    """Slide windows along an axis: a view as a method, and a copy as a function of pictures."""
+    """Slide windows along an axis: a view as a method, a copy as a function on pictures."""
     return rearrange(call) if call.func is functional.unfold else view(call)
 
 
 def _contiguous_strides(shape: Sequence[int]) -> list[int]:
-    """Return the strides of numbers in a row."""
+    """Return contiguous strides."""
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
 def _of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
-    """Follow a call that treats each axis by itself along one after another, the others short."""
+    """Follow a call that treats axes separately along one at a time, keeping the others short."""
     added = len(out_shape) - len(shape)
     axes = [[Dim(0, size)] for size in out_shape]
     for dim, (size, stride) in enumerate(zip(shape, padded_strides(tuple(shape)), strict=True)):
@@ -124,9 +124,9 @@ def _of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> 
 def _of_indices(
     rerun: Rerun, shape: Sequence[int], ends: Sequence[int] = ()
 ) -> list[Placement | None]:
-    """Follow any move number by number; None if an axis of the result has no strides.
+    """Follow any rearrangement number by number; None if an axis of the result has no strides.
 
-    Args: ``ends``, the strides of the factors; a dim that runs over one of them is cut there.
+    Args: ``ends``, the strides of the factors; a dim that crosses one is cut there.
     """
     if math.prod(shape) > LIMIT:
         return []
@@ -147,7 +147,7 @@ def _of_indices(
 
 
 def _cut_at(ends: Sequence[int], row: list[Dim]) -> Iterator[Dim]:
-    """Cut dims that run from one factor into the next, where nothing is left over."""
+    """Cut dims that cross from one factor into the next, if nothing is left over."""
     for stride, size in row:
         whole = stride * size
         for end in ends:
@@ -163,7 +163,7 @@ def _line(numbers: torch.Tensor, dim: int) -> list[int]:
 
 
 def _dims_of(line: list[int]) -> list[Dim] | None:
-    """Write a row of places as dims; None if it has no strides."""
+    """Write a row of positions as dims; None if it has no strides."""
     if len(line) == 1:
         return []
     step = line[1] - line[0]

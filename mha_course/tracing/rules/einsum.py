@@ -1,4 +1,4 @@
-"""Names in sums of products that say which axes they sum over: einsum and tensordot."""
+"""Names in sums of products with explicit axes: einsum and tensordot."""
 
 from __future__ import annotations
 
