@@ -186,7 +186,7 @@ def main(argv: Sequence[str]) -> int:
     train.add_argument("seed", nargs="?", type=int, default=SHIPPED_SEED)
     rendering = commands.add_parser("render", help="execute lessons in place")
     rendering.set_defaults(run=render_command)
-    rendering.add_argument("numbers", nargs="*", help="such as 00 03; all without")
+    rendering.add_argument("numbers", nargs="*", help="such as 00 03; by default all")
     chosen = vars(parser.parse_args(argv))
     try:
         chosen.pop("run")(**chosen)

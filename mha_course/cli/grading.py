@@ -358,9 +358,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help=text)
     text = "where grades.csv, class.html and feedback/NAME.html go"
     parser.add_argument("--out", required=True, type=Path, help=text)
-    text = f"how many learners are judged side by side (processors, at most {MOST_JOBS})"
+    text = f"how many learners are judged in parallel (processors, at most {MOST_JOBS})"
     parser.add_argument("--jobs", metavar="N", type=int, choices=range(1, 65), help=text)
-    text = "run answers with all that you may do yourself: only for notebooks that you trust"
+    text = "run answers with your own permissions: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
     chosen = parser.parse_args(argv)
     folder, out, confined = chosen.folder, chosen.out, not chosen.unconfined

@@ -62,7 +62,7 @@ INSTALLED = "import sys, importlib.metadata as m; [m.version(name) for name in s
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
-    "all": "also browsers, a second device, and what takes long",
+    "all": "also browsers, a second device, and slow tests",
     "weekly": "also training, Binder's environment, and every lesson with Colab's versions",
 }
 MARKS = {"all": "not weekly", "weekly": ""}  # which markers pytest runs

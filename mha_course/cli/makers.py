@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
     """Print the table, or make the figures named."""
     parser = argparse.ArgumentParser(prog="python -m mha_course.cli.makers", description=__doc__)
     parser.add_argument("name", nargs="?", choices=MAKERS)
-    parser.add_argument("keys", nargs="*", help="all of them where none is given")
+    parser.add_argument("keys", nargs="*", help="by default all of them")
     chosen = parser.parse_args(argv)
     if chosen.name is None:
         rows = [

@@ -110,7 +110,7 @@ def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
     chosen = {}
     for begin in plan.stops[lesson].replace("Opening", f"{lesson} · ").split("; "):
         headings = [heading for heading in minutes if heading.startswith(begin)]
-        place, rule = f"plans: lesson {lesson}", "one heading must begin so"
+        place, rule = f"plans: lesson {lesson}", "exactly one heading must begin this way"
         got, fix = str(headings), "change plans.py"
         require(len(headings) == 1, place, rule, expected=begin, got=got, fix=fix)
         chosen[headings[0]] = minutes[headings[0]]

@@ -192,8 +192,8 @@ def command(
 ) -> int:
     """Run a command that builds lessons, and print what it says; return the exit status."""
     parser = ArgumentParser(prog=f"python3 -m mha_course {name}")
-    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    parser.add_argument("--saved", action="store_true", help="take saved outputs: no widget lives")
+    parser.add_argument("numbers", nargs="*", help="such as 00 03; by default all")
+    parser.add_argument("--saved", action="store_true", help="use saved outputs, no live widgets")
     for option, settings in options.items():
         parser.add_argument(f"--{option}", **settings)
     try:

@@ -127,7 +127,7 @@ def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool 
         after = _link(pages[at + 1], "next", "Next") if at + 1 < len(pages) else ""
         pager = f'<nav class="pager" aria-label="Lessons">{before}{after}</nav>'
         body = page.body(pager, presented=presented)
-        text = f"{page.title}: a lesson on multi-head attention, with pictures that answer."
+        text = f"{page.title}: a lesson on multi-head attention, with interactive pictures."
         title = f"{page.title} · {NAME}"
         name = f"{page.name}.html"
         written = document(pages, title, text, body, page.views, address + name)
@@ -166,7 +166,7 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
-    text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
+    text = "Twenty lessons that build multi-head attention in PyTorch, with interactive pictures."
     views = [view for page in featured.values() for view in page.views[:1]]
     written = document(pages, NAME, text, body, views, address)
     (folder / "index.html").write_text(written, encoding="utf-8")

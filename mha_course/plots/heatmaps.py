@@ -174,7 +174,7 @@ def _title(text: str, width: float) -> str:
 def _note_on_odd(visible: NDArray[np.float64], side: float) -> str:
     """Explain the ×, if there is one."""
     crossed = side <= WORDY and (np.isnan(visible) | np.isposinf(visible)).any()
-    return " (× is no finite number)" if crossed else ""
+    return " (× is not a finite number)" if crossed else ""
 
 
 def _draw_cells(

@@ -91,7 +91,7 @@ EXERCISES = [
         ],
         drawn=lambda d: (d("BHTS"),),
         axes="B H T S",
-        done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
+        done="Your softmax works however large the scores are. Next: feed it a row of -inf.",
         # 1 / (exponentials of differences).sum() is right, but its gradient overflows
         allows=("nan gradient",),
         steps=("softmax",),
@@ -136,7 +136,7 @@ EXERCISES = [
         "What does 0 · log 0 give in floating point, and what should it give here?",
         "Multiply each weight by its logarithm, sum, and change the sign. `torch.special.xlogy` "
         "takes 0 · log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
-        "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
+        "Element by element from (…, S) to (…, S), then a sum over the last axis: (…).",
         special_cases=[
             ("", lambda: (weights(),)),
             (

@@ -163,7 +163,7 @@ FIND = {
     "ListOfHeads": (
         "a list of heads, as in many first lectures",
         "where are the heads split?",
-        "Nowhere. Each head is a module with Linears of its own, from C to D; torch.cat lays "
+        "Nowhere. Each head is a module with its own Linears, from C to D; torch.cat lays "
         "the results side by side. It is the formula of the paper, Concat(head_1 … "
         "head_H) W_O, and a loop over the heads.",
     ),
@@ -201,7 +201,7 @@ FIND = {
         "a letter for each axis",
         "which letter is summed over in the scores, and how do you see it?",
         "d: it is on the left of the arrow, but not on its right. Transposes and the merge "
-        "are gone: the order of letters says them. TransformerLens, a tool for looking into "
+        "are gone: the order of the letters does both. TransformerLens, a tool for looking into "
         "models, keeps its parameters by head, (H, C, D), and W_O as (H, D, C).",
     ),
     "FusedKernel": (

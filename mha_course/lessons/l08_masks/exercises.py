@@ -362,7 +362,7 @@ EXERCISES = [
     Exercise(
         masks.combine_masks,
         "True means may attend. With two masks, when may a token attend?",
-        "A logical “and”, number by number. Broadcasting does the rest.",
+        "A logical “and”, element by element. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         line="return causal & padding  # (B, 1, S, S)",
         special_cases=[

@@ -217,7 +217,7 @@ EXERCISES = [
         positions.rope,
         "Two numbers are a point in a plane. What does a rotation do to them, and what decides "
         "its angle?",
-        "Number i and number i + D/2 are a pair. Turn each pair by its position times its "
+        "Number i and number i + D/2 are a pair. Rotate each pair by its position times its "
         "frequency, base to the power of -2i / D. A rotation has two sines, two cosines and one "
         "minus.",
         "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, "

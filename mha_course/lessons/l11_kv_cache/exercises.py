@@ -342,8 +342,8 @@ EXERCISES = [
     ),
     Exercise(
         caching.kv_cache_bytes,
-        "What is kept for one token in one layer, and how many numbers is that?",
-        "Multiply the sizes of everything that is kept. Keys and values are two things.",
+        "What is cached for one token in one layer, and how many numbers is that?",
+        "Multiply all the sizes. Both keys and values are cached.",
         "Each layer keeps two tensors (B, H_kv, S, D), and each number takes bytes_per_value "
         "bytes. The result is an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",

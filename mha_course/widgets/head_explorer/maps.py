@@ -200,7 +200,7 @@ def _for_each(word: str, tokens: Any, sentences: int) -> list[Any]:
     if not nested:
         return [tokens] * sentences
     rule = f"{word} must name every token"
-    expected = f"one list, or {sentences}, one a sentence"
+    expected = f"one list, or {sentences}, one per sentence"
     require(len(tokens) == sentences, PLACE, rule, expected=expected, got=f"{len(tokens)} lists")
     return tokens
 
@@ -210,6 +210,6 @@ def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     rule = "a mask of 3 axes is ambiguous: sentences or heads?"
     got = str(tuple(np.shape(mask)))
     expected = "(T, S) or (B, 1, T, S)"
-    fix = "mask[:, None], one a sentence"
+    fix = "mask[:, None], one per sentence"
     require(not ambiguous, PLACE, rule, expected=expected, got=got, fix=fix)
     return as_hidden(PLACE, mask, shape)
