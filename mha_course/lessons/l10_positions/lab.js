@@ -1,4 +1,4 @@
-// The lab of lesson 10. Where there is no kernel, the page computes what lab.py does with the course's rope.
+// The lab of lesson 10. Without a kernel, the page computes what lab.py does with the course's rope.
 
 import { inView } from "../../widgets/in_view.js";
 import { figure } from "../../widgets/labs/bars.js";

@@ -1,4 +1,4 @@
-// The lab of lesson 12: which tile is held, which are gone and which are to come; the tiles can be played.
+// The lab of lesson 12: which tile is current, which are done and which are to come; the tiles can be played.
 
 import { isolateWord, make, setAttributes, svg } from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";
@@ -12,7 +12,7 @@ import { outlineOf } from "../../widgets/matrix.js";
  * @typedef {object} Tiles
  * @property {[number, number, number, number][]} tiles Row, column, rows and columns of each, in their order.
  * @property {number} at Which of them is held.
- * @property {boolean} causal Whether keys behind the query are hidden.
+ * @property {boolean} causal Whether keys after the query are hidden.
  */
 
 const [HELD, GONE, COMING, NEVER] = ["held", "gone", "coming", "never"];
@@ -61,7 +61,7 @@ class TiledMatrix extends Matrix {
     return svg("path", { class: name, d: outlines.join("") });
   }
 
-  /** A dot in each cell, so that it is not taken for a score of 0. */
+  /** A dot in each cell, so that it does not look like a score of 0. */
   dotsIn([row, column, rows, columns]) {
     const { box, cell } = this.plan;
     const dotAt = (_, i) => {

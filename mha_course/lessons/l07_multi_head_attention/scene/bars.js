@@ -1,4 +1,4 @@
-// What a number is made of, as bars below the matrices.
+// How a number is computed, as bars below the matrices.
 
 import { number, svg } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
@@ -12,7 +12,7 @@ const LEAST_ROOM = 300; // where there is less, the readout alone says it
 export const cssOf = (colour) =>
   `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255} / ${(colour >>> 24) / 255})`;
 
-/** Return where the bars of these parts stand, and y of 0: from the lowest to the highest they are `tall`. */
+/** Return the positions of these parts' bars, and y of 0; from lowest to highest they are `tall`. */
 export function barsOf(parts, { left, room, top, tall }) {
   const values = parts.map(({ value }) => value);
   const [high, low] = [Math.max(0, ...values), Math.min(0, ...values)];
@@ -29,7 +29,7 @@ export function barsOf(parts, { left, room, top, tall }) {
   return { bars, base, below: base - low * unit + 14, most: Math.max(high, -low) || 1 };
 }
 
-/** Draw the bars, with a heading that says what the number is; small numbers are left out where they would touch. */
+/** Draw the bars, with a heading that says what the number is; omit small numbers that would touch. */
 export function insideParts({ title, parts, total, note = "" }, brush, place) {
   if (place.room < LEAST_ROOM) return [];
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);

@@ -1,5 +1,5 @@
-// The word that is followed: its row in every matrix, its scores as lines to the keys, its weights as lines to the
-// values. Each thing says how visible it is at a stage.
+// The followed word: its row in every matrix, its scores as lines to the keys, its weights as lines to the
+// values. Each item says how visible it is at a stage.
 
 import { number, svg } from "../../../widgets/dom.js";
 import { boxOf, indices } from "./layout.js";
@@ -12,13 +12,13 @@ import { isMade, visibilityOf } from "./stages.js";
  * @property {(stage: number) => number} at How visible it is at a stage, from 0 to 1.
  */
 
-/** Return how visible a thing is that belongs to several parts: as the palest of them. */
+/** Return the visibility of something that belongs to several parts: that of the palest. */
 const palest =
   (...names) =>
   (stage) =>
     Math.min(...names.map((name) => visibilityOf(name, stage)));
 
-/** Return how visible a thing is that is there only with a part. */
+/** Return the visibility of something that appears only with a part. */
 const onceMade = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage) : 0);
 
 /**

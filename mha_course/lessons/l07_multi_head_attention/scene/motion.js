@@ -1,5 +1,5 @@
-// What a stage does, as motion: each picture follows from the fraction of the stage that is done, and from nothing else.
-// Every number that is written is a number of this pass.
+// What a stage does, as motion: each picture depends only on the fraction of the stage that is done.
+// Every number shown comes from this pass.
 
 import { clamp, number, svg } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
@@ -15,7 +15,7 @@ const CURVES = {
   v: ([x, y], [to, end], low) => [[x, y], [x + 60, low], [to - 200, low + 30], [to, end]],
 }; // prettier-ignore
 
-/** Return the point of a curve of four points. */
+/** Return a point on a curve given by four points. */
 function pointOf([a, b, c, d], t) {
   const s = 1 - t;
   const at = (i) =>
@@ -28,7 +28,7 @@ export class Motion {
     this.brush = brush;
   }
 
-  /** Draw the motion of a stage, of which a fraction is done. */
+  /** Draw the motion of a stage at a fraction of it. */
   draw({ stage, fraction, row, head, best }) {
     const { steps } = this.brush;
     this.brush.clear();
@@ -42,18 +42,18 @@ export class Motion {
     move.call(this, fraction);
   }
 
-  /** Return where one head's row of a matrix stands when the stage is over; without a head the row of all of them. */
+  /** Return the final box of one head's row of a matrix; without a head, that of all heads. */
   place(name, row, head) {
     const part = this.parts[name];
     return rowOf(part, head === undefined ? part : this.box(name, head), row);
   }
 
-  /** Return where one head's part of a matrix stands when the stage is over. */
+  /** Return the final box of one head's part of a matrix. */
   box(name, head) {
     return boxOf(this.parts[name], head, this.head, Number(isUnfolded(name, this.stage)));
   }
 
-  /** Show the rows of a matrix one after the other, between two fractions; without a head those of all heads. */
+  /** Show the rows of a matrix one after another, between two fractions; without a head, those of all heads. */
   fill(name, fraction, begin, end, heads = [this.head]) {
     const step = (end - begin) / this.S;
     for (const head of heads)
@@ -79,7 +79,7 @@ export class Motion {
     }
   }
 
-  /** A row of x goes to q, k and v, and becomes theirs on the way: that of k stands up. */
+  /** A row of x goes to q, k and v, and becomes theirs on the way; k's turns upright. */
   projection(fraction) {
     for (let i = 0; i < this.S; i++) {
       const begin = 0.04 + (0.56 * i) / this.S;
@@ -108,7 +108,7 @@ export class Motion {
     brush.pen.restore();
   }
 
-  /** q, k and v are cut; the head that is followed unfolds, the others fold. */
+  /** q, k and v are split; the followed head unfolds, the others fold. */
   head_splitting(fraction) {
     const { brush } = this;
     const unfolded = ease(fraction, 0.3, 1);
@@ -124,7 +124,7 @@ export class Motion {
     }
   }
 
-  /** Draw all heads of a matrix, the one that is followed so far unfolded, the others so pale; return their boxes. */
+  /** Draw all heads of a matrix, the followed one unfolded this far, the others this pale; return their boxes. */
   heads(name, colour, unfolded, pale) {
     const part = this.parts[name];
     const boxes = indices(this.H).map((head) => boxOf(part, head, this.head, unfolded));
@@ -146,12 +146,12 @@ export class Motion {
     this.fill("scores", fraction, 0.84, 1);
   }
 
-  /** Draw one score of the row that is followed. */
+  /** Draw one score of the followed row. */
   score(j, value) {
     this.brush.values("scores", [value], this.cell("scores", j));
   }
 
-  /** Return where a number stands in the matrix of the head that is followed, in its row without another. */
+  /** Return the position of a number in the followed head's matrix, by default in the followed row. */
   cell(name, column, row = this.row) {
     return cellOf(this.parts[name], this.box(name, this.head), row, column);
   }
@@ -215,7 +215,7 @@ export class Motion {
       const masked = this.value("masked_scores", head, row, j);
       const scaled = Number.isFinite(masked) ? masked : score / Math.sqrt(this.D);
       const middle = x + w / 2 + shift;
-      // What is hidden stops at the mask, and what is not known to go on at the division.
+      // Hidden scores stop at the mask, and unknown ones at the division.
       const end = masked === -Infinity ? door : Number.isNaN(masked) ? divide : this.plan.width;
       const [at, alpha] = [Math.min(middle, end - 3), 1 - ease(middle, end - 8, end)];
       const smaller = ease(middle, divide - 6, divide + 10);
@@ -231,14 +231,14 @@ export class Motion {
     this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, this.brush.colours.accent);
   }
 
-  /** Return the size of the largest score of the row that is followed. */
+  /** Return the size of the followed row's largest score. */
   largestScore() {
     const { S, head, row } = this;
     const sizes = indices(S).map((j) => Math.abs(this.value("scores", head, row, j)));
     return Math.max(...sizes.filter(Number.isFinite), 0) || 1;
   }
 
-  /** Draw numbers as bars on the row that is followed, up where there is room, with the largest written. */
+  /** Draw numbers as bars on the followed row, as tall as fits, with the largest written. */
   bars(bars, most) {
     const { brush, row, S, key } = this;
     const { y, h } = this.place("scores", row);
@@ -265,7 +265,7 @@ export class Motion {
     }
   }
 
-  /** Bars of scores become bars of exp, then shares of the row's sum, then weights. */
+  /** Bars of scores become bars of exp, then fractions of the row's sum, then weights. */
   softmax(fraction) {
     const { brush, S, head, row } = this;
     const [power, normalised] = [ease(fraction, 0.06, 0.3), ease(fraction, 0.4, 0.62)];
@@ -300,7 +300,7 @@ export class Motion {
     this.brush.write(words, x + w, up ? y - TALL - 12 : y + TALL + 24, "ink", "right");
   }
 
-  /** The rows of v shrink to their share, and pour together into the context. */
+  /** The rows of v shrink by their weights, and add up to the context. */
   weighted_sum(fraction) {
     const { brush, S, D, H, head, row } = this;
     const shrinks = ease(fraction, 0.05, 0.3);
@@ -377,7 +377,7 @@ export class Motion {
   }
 }
 
-/** Return the point at a share of the length of a line from point to point. */
+/** Return the point at a fraction of the length of a polyline. */
 function along(points, share) {
   const path = svg("path", { d: `M${points.join("L")}` });
   const { x, y } = path.getPointAtLength(share * path.getTotalLength());
