@@ -1,4 +1,4 @@
-// A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
+// A lab: controls, panels, and a sentence. Moves go to the kernel, which answers with what to draw.
 
 import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
@@ -93,7 +93,7 @@ function makeBoards(tools) {
 /**
  * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
  * `compute(moved, state)` returns the state after a move, if the lab has no table of them. What `plays` has a button
- * that moves its `control` step by step, up to `last(state)`, until somebody else moves one.
+ * that moves its `control` step by step, up to `last(state)`, until the learner moves one.
  */
 export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
@@ -160,7 +160,7 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
     if (drawnWidth) boards.draw(state.panels, false);
     keepHeight(boards.node); // so that what stands below stays where it is
     if (sentence.textContent !== state.text) speak(state.text);
-    // A sentence that has been as high stays so: nothing moves away under the pointer.
+    // A sentence keeps its greatest height, so that nothing shifts under the pointer.
     if (drawnWidth) keepHeight(sentence);
     sentence.textContent = state.text;
     drawings += 1;
