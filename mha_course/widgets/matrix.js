@@ -1,4 +1,4 @@
-// The picture of a matrix: a canvas with a pixel per cell, overlaid with names, numbers and marks. Sizes are CSS pixels.
+// A matrix as a picture: a canvas with a pixel per cell, overlaid with names, numbers and marks. Sizes in CSS pixels.
 
 import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.js";
 
