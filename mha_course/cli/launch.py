@@ -477,7 +477,7 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
             try:
                 return process.wait()
             except KeyboardInterrupt:
-                continue  # the child got it too, and decides
+                continue  # the child was interrupted too, and decides
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -118,7 +118,7 @@ def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
 
 
 def markdown() -> str:
-    """Return the plans as TEACHING.md has them."""
+    """Return the plans in TEACHING.md's format."""
     text = "\n"
     for length, plan in PLANS.items():
         text += (

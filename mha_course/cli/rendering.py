@@ -57,7 +57,7 @@ class _Renderer(mistune.HTMLRenderer):
         return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
 
     def block_html(self, html: str) -> str:
-        """Keep a fold; other HTML is shown as it is written."""
+        """Keep <details>; show other HTML as text."""
         return html if html.startswith("<details>") else super().block_html(html)
 
     def link(self, text: str, url: str, title: str | None = None) -> str:

@@ -225,7 +225,7 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     """Choose from a menu what is wrong with a case, or give an id from ``sentences``.
 
     Args: if there are two mistakes, you may begin with one; ``"no-mistake"`` is also a choice.
-    Returns: the menu, or with one id or two a Verdict.
+    Returns: the menu, or, given one or two ids, a Verdict.
     Raises: ShapeError for a number outside 1 to 12, and for an unknown id.
     """
     suspect = case(number, seed)
