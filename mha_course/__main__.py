@@ -1,6 +1,6 @@
-"""``python3 -m mha_course``: find a Python that suits, then let ``launch`` do the work.
+"""``python3 -m mha_course``: find a suitable Python, then let ``launch`` do the work.
 
-It keeps to the syntax of old Pythons, so that they too print a clear sentence.
+It uses only old syntax, so that old Pythons also print a clear sentence.
 """
 
 import os
@@ -26,7 +26,7 @@ def find_python():  # type: () -> list[str]
 
 
 def main():  # type: () -> int
-    """Run the command here, or in a suitable Python, or say what is missing."""
+    """Run the command here or in a suitable Python, or say what is missing."""
     if OLDEST <= sys.version_info[:2] < TOO_NEW:
         from mha_course.cli import launch
 

@@ -1,7 +1,7 @@
 """The reference: scaled dot-product attention and the multi-head module around it.
 
 Axes: B batch, T query tokens, S key and value tokens (T = S in self-attention), C = d_model width,
-H heads, G of them with keys and values (H in MultiHeadAttention), D = C / H. A mask is bool,
+H heads, G key-value heads (H in MultiHeadAttention), D = C / H. A mask is bool,
 True = may attend. Inputs that do not fit raise ShapeError.
 Reference: Vaswani et al. 2017, Attention Is All You Need, section 3.2.
 """
@@ -28,7 +28,7 @@ def multi_head_attention(
     num_heads: int,
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend with H heads at once, without bias: all of this file in twelve lines.
+    """Attend with H heads at once, without bias: this whole file in twelve lines.
 
     Args: mask as for attention.
     Shape:
@@ -164,17 +164,17 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:
-    # In half precision as fused kernels do it, in float32: float16 ends at 65,504, which a score
-    # may exceed before it is divided, and bfloat16 keeps three digits of it.
+    # Half precision is computed in float32, as in fused kernels: float16 ends at 65,504, which an
+    # undivided score may exceed, and bfloat16 keeps three digits of it.
     if q.dtype in (torch.float16, torch.bfloat16):
         q, k = q.float(), k.float()
     return q @ k.transpose(-2, -1)  # (B, H, T, S)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Turn each row of scores into weights: softmax over the keys that it may attend to.
+    """Turn each row of scores into weights: softmax over the keys it may attend to.
 
-    Hidden keys get 0, and so does every key of a row that may attend to none.
+    Hidden keys get 0, and so does every key in a fully masked row.
 
     Args: mask is bool, True = may attend, broadcastable to the scores; None hides nothing.
     Shape: scores (..., T, S), float -> (..., T, S).
@@ -194,9 +194,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 def _softmax_of_masked(masked_scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return torch.softmax(masked_scores, dim=-1)
-    # A row of -inf alone has no softmax: it is NaN, and then so is v.grad, even where nobody reads
-    # the row, since 0 · NaN is NaN. Such a row gets finite scores first and loses its weights
-    # afterwards, so no NaN is ever made.
+    # The softmax of a row of only -inf is NaN, and then so is v.grad, even if nobody reads the row,
+    # since 0 · NaN is NaN. Such a row gets finite scores first and loses its weights afterwards, so
+    # no NaN ever arises.
     sees = mask.any(-1, keepdim=True)
     weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1)
     return weights * sees
@@ -211,16 +211,16 @@ def fused_attention(
     *,
     is_causal: bool = False,
 ) -> Tensor:
-    """Compute the context in one call: in a fused kernel the scores never exist as a whole.
+    """Compute the context in one call; a fused kernel never stores all the scores.
 
     Args:
         mask: as for attention.
-        dropout: the share of the weights to drop, now; a module that is not training passes 0.
-        is_causal: the mask is the square causal one, and is not given.
+        dropout: the fraction of weights to drop in this call; 0 outside of training.
+        is_causal: use the square causal mask; then mask must be None.
     Shape:
         q (B, H, T, D)
-        k, v (B, G, S, D), where G divides H: a head of k and v serves H / G heads of q
-    Returns: context (B, H, T, D), the same as that of attention; the inputs are not checked.
+        k, v (B, G, S, D), where G divides H: each head of k and v serves H / G heads of q
+    Returns: context (B, H, T, D), as attention returns it; the inputs are not checked.
 
     >>> fused_attention(*(torch.ones(2, heads, 5, 6) for heads in (4, 2, 2)), is_causal=True).shape
     torch.Size([2, 4, 5, 6])
@@ -232,8 +232,8 @@ def fused_attention(
         return F.scaled_dot_product_attention(
             q, k, v, dropout_p=dropout, is_causal=is_causal, enable_gqa=grouped
         )
-    # PyTorch promises nothing of a row without a key, and its kernels have given NaN and 0: such a
-    # row is opened first, and emptied afterwards.
+    # PyTorch promises nothing for a row without a key, and its kernels have given NaN and 0: such a
+    # row is unmasked first and set to 0 afterwards.
     sees = mask.any(-1, keepdim=True)
     opened = mask | ~sees
     context = F.scaled_dot_product_attention(
@@ -244,7 +244,7 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class AttentionSteps:
-    """Every stage of one pass through an AttentionModule, in the order in which it is made."""
+    """Every stage of one pass through an AttentionModule, in the order of computation."""
 
     q: Tensor  # (B, H, T, D)
     k: Tensor  # (B, H, S, D)
@@ -259,13 +259,13 @@ class AttentionSteps:
 
 
 class AttentionModule(nn.Module):
-    """The one forward of all attention modules: H query heads, G of them with keys and values.
+    """The forward that all attention modules share: H query heads and G key-value heads.
 
     Args:
         d_model: the width C.
         num_heads, num_kv_heads: H, which divides C, and G, which divides H; each key-value head
             serves H / G query heads.
-        bias: of q_proj, k_proj and v_proj, and of out_proj.
+        bias: whether the four Linears have one.
         dropout: the share of the weights that is dropped while training, 0 <= dropout < 1.
     Raises: ShapeError.
     """
@@ -303,11 +303,11 @@ class AttentionModule(nn.Module):
         """Let the query tokens attend to the key tokens.
 
         Args:
-            query, key, value: key is query if not given, and value is key.
+            query, key, value: key defaults to query, and value to key.
             mask: as for attention.
-            need_weights: without them a fused kernel computes out, and None stands for the weights.
-            is_causal: the same as mask=causal_mask(T), but no mask is made and read: a GPU's
-                fastest kernel (flash) takes none. Not together with a mask, and T must be S.
+            need_weights: if False, a fused kernel computes out, and the weights are None.
+            is_causal: the same as mask=causal_mask(T), but without making the mask: a GPU's fastest
+                kernel (flash) takes none. Not with a mask; T must equal S.
         Shape:
             query (B, T, C)
             key, value (B, S, C)
@@ -327,7 +327,7 @@ class AttentionModule(nn.Module):
         mask: Tensor | None = None,
         *, is_causal: bool = False,
     ) -> AttentionSteps:  # fmt: skip
-        """Do the same pass and keep every stage of it. Arguments as for forward."""
+        """Do the same pass and keep every stage. Arguments as for forward."""
         q, k, v = self._checked_project(query, key, value, mask, is_causal)
         if self.num_kv_heads < self.num_heads:
             k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
@@ -337,7 +337,7 @@ class AttentionModule(nn.Module):
         scores = _scores(q, k)  # (B, H, T, S), float32 where q is half
         scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
         masked_scores = scaled_scores  # (B, H, T, S)
-        if mask is not None:  # masked_softmax in two steps: these scores are kept to be looked at
+        if mask is not None:  # masked_softmax in two steps, to keep these scores for inspection
             masked_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
         weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
         if scores.dtype != q.dtype:
@@ -376,7 +376,7 @@ class MultiHeadAttention(AttentionModule):
     Args:
         d_model: the width C.
         num_heads: H, which divides C.
-        bias: of the four Linears.
+        bias: whether the four Linears have one.
         dropout: the share of the weights that is dropped while training, 0 <= dropout < 1.
     Raises: ShapeError.
 

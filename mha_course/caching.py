@@ -1,8 +1,8 @@
-"""Decoding token by token: keys and values of the past are kept, and shared by several query heads.
+"""Decoding token by token: past keys and values are cached, and query heads may share them.
 
-Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T
-with the new, C width, D = C / H head width; in gather_pages A pages of N tokens each. Inputs that
-do not fit raise ShapeError.
+Axes: B batch, H query heads, G key-value heads, T new tokens, P cached tokens, S = P + T, C width,
+D = C / H head width; in gather_pages, A pages of N tokens each. Inputs that do not fit raise
+ShapeError.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def decode_step(
     x_t: Tensor, k_cache: Tensor, v_cache: Tensor,
     w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Attend from one new token to itself and to the past, whose keys and values are kept.
+    """Attend from one new token to itself and to the cached past.
 
-    No mask is needed: nothing later is there yet. Without bias; the caches stay as they are.
+    No mask is needed, since no later token exists yet. There is no bias; the caches passed in stay.
 
     Shape:
         x_t (B, 1, C), the new token
-        k_cache, v_cache (B, H, P, D), of the past, at first with P = 0
+        k_cache, v_cache (B, H, P, D), the past; P = 0 at first
         w_q, w_k, w_v, w_o (C, C), stored as nn.Linear does
     Returns: out (B, 1, C), k_cache and v_cache (B, H, S, D).
     Raises: ShapeError.
@@ -86,10 +86,10 @@ def kv_cache_bytes(
 
 
 def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
-    """Return the keys of one text in order, from the pages that its block table lists.
+    """Return the keys of one text in order, from the pages in its block table.
 
-    Args: table has the number of each of its pages, int64, and may be longer: what comes after
-        the text's last page is not read. length is the text's, in tokens.
+    Args: table lists the numbers of the text's pages, int64; entries after its last page are not
+        read. length is the text's, in tokens.
     Shape: pages (A, H, N, D), table (n,), 0 <= length <= n N -> (H, length, D).
     Raises: ShapeError.
 
@@ -123,12 +123,12 @@ class KVCache:
     """
 
     def __init__(self) -> None:
-        self.length = 0  # how many tokens have come
+        self.length = 0  # how many tokens so far
         self.k: Tensor | None = None  # keys so far, (B, G, P, D)
         self.v: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values, each (B, G, T, D), and return all it holds, each (B, G, S, D)."""
+        """Add keys and values, each (B, G, T, D), and return all so far, each (B, G, S, D)."""
         errors.require_float("KVCache.append", {"k": k, "v": v})
         errors.require_shape("KVCache.append", "k", k, dict.fromkeys("BGTD"))
         errors.require_shape("KVCache.append", "v", v, dict(zip("BGTD", k.shape, strict=True)))
@@ -138,7 +138,7 @@ class KVCache:
             errors.require_float("KVCache.append", {"the cache": self.k, "k": k})
             axes = {"B": batch, "G": heads, "T": None, "D": width}
             errors.require_shape("KVCache.append", "k", k, axes)
-            # A new tensor each time: those returned before are needed for gradients, and stay.
+            # A new tensor each time: gradients need those returned before unchanged.
             k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)  # (B, G, S, D)
         self.k, self.v = k, v
         self.length += added
@@ -159,7 +159,7 @@ class GroupedQueryAttention(AttentionModule):
         d_model: C.
         num_heads: H, which divides C.
         num_kv_heads: G, which divides H.
-        bias: of the four Linears.
+        bias: whether the four Linears have one.
     Raises: ShapeError.
 
     >>> out, weights = GroupedQueryAttention(24, num_heads=4, num_kv_heads=2)(torch.zeros(2, 5, 24))
@@ -176,7 +176,7 @@ class GroupedQueryAttention(AttentionModule):
 
     @classmethod
     def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
-        """Return a module to start uptraining from: its key-value heads are means of groups.
+        """Return a module to uptrain: each key-value head is the mean of its group.
 
         Raises: ShapeError. Dropout has no counterpart.
         Reference: Ainslie et al. 2023, GQA, section 2.1.
@@ -192,11 +192,11 @@ class GroupedQueryAttention(AttentionModule):
 
 
 def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
-    """Attend from new tokens to themselves and to the cache, never to a later one; no dropout.
+    """Attend causally from new tokens to themselves and to the cache, without dropout.
 
-    However you cut a sequence into chunks, they give what all of it gives with a causal mask.
+    However a sequence is cut into chunks, the result equals one causal pass over all of it.
 
-    Args: the cache, one for each layer, takes up the keys and values of x, the new tokens.
+    Args: cache is this layer's; the keys and values of x, the new tokens, are added to it.
     Shape: x (B, T, C) -> out (B, T, C).
     Raises: ShapeError.
 
@@ -208,12 +208,12 @@ def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
     q, k_new, v_new = module.project(x, x, x)
     k, v = cache.append(k_new, v_new)  # (B, G, S, D)
     new, total = q.size(2), k.size(2)
-    if new == 1:  # the newest token may attend to every key there is
+    if new == 1:  # the newest token may attend to every key
         context = fused_attention(q, k, v)  # (B, H, 1, D)
     elif new == total:
-        # nothing was cached, and a GPU's fastest kernel knows a square mask by name
+        # nothing was cached, and a GPU's fastest kernel needs no square mask
         context = fused_attention(q, k, v, is_causal=True)  # (B, H, T, D)
-    else:  # is_causal would align the queries with the first keys, and they are the last
+    else:  # is_causal would align the queries with the first keys, not the last
         mask = causal_mask_for_cache(new, total, device=x.device)  # (T, S)
         context = fused_attention(q, k, v, mask)  # (B, H, T, D)
     return module.out_proj(merge_heads(context))  # (B, T, C)

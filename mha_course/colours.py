@@ -1,6 +1,6 @@
 """The colours of the course: what plots, widgets, traces, reports and pages are drawn in.
 
-A colour means one thing everywhere. Style sheets have them as variables, see css_variables.
+A colour means one thing everywhere. Style sheets get them as variables, see css_variables.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 ACCENT = "#d08000"  # the one thing to look at in a picture
 ACCENT_ON_DARK = "#f0a030"
-ACCENT_BEHIND = "#fde9bd"  # of an area that words stand on
+ACCENT_BEHIND = "#fde9bd"  # of an area behind text
 BAR = "#5b7fb4"
-FOCUS = "#2f7fd1"  # what has the keyboard, where the page has no colour of its own for that
-CHOSEN = "#1f6fc4"  # behind white words
+FOCUS = "#2f7fd1"  # keyboard focus, if the page has no colour of its own for it
+CHOSEN = "#1f6fc4"  # behind white text
 WARNING = "#d97706"
-FAULT = "#c2255c"  # words that say what went wrong
-DIFFERS = "#b3261e"  # around a number that is not the target's, and of an answer that is wrong
+FAULT = "#c2255c"  # text that says what went wrong
+DIFFERS = "#b3261e"  # around a number that differs from the target, and of a wrong answer
 RIGHT = "#116329"  # of an answer
 QUESTION = "#2f6fdb"
 HINT = "#8250df"
@@ -26,20 +26,20 @@ STATUS = {
     "error": "#cf4a3c",
 }
 QUIET = "#e8eaee"
-FADED = "#9aa1ad"  # what has been, and a line of a grid
+FADED = "#9aa1ad"  # past stages, and grid lines
 INK = "#1f2430"
-ON_COLOR = "#20242e"  # for words on the accent and on chips, which are the same on a dark page
-STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
+ON_COLOR = "#20242e"  # for text on the accent and on chips, the same on a dark page
+STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # distinct in greyscale
 
 
 class HeadColour(NamedTuple):
     """The two colours of a head: no single colour is dark enough and distinct for all readers."""
 
-    ink: str  # lines, and what white words stand on
-    fill: str  # areas and marks, told apart with every kind of colour vision
+    ink: str  # lines, and areas behind white text
+    fill: str  # areas and marks, distinct with every kind of colour vision
 
 
-HEAD_COLOURS = (  # of heads, the first again after the last
+HEAD_COLOURS = (  # of heads, repeating after the last
     HeadColour("#c2410c", "#d56b4b"),
     HeadColour("#0b7285", "#3a9d78"),
     HeadColour("#6741d9", "#b58ac9"),
@@ -49,12 +49,12 @@ HEAD_COLOURS = (  # of heads, the first again after the last
     HeadColour("#7f5539", "#9a7b5f"),
     HeadColour("#5c677d", "#8c9199"),
 )
-# Words on the colour of a cell, which does not change with the page as paper and ink do. They must
-# differ from these, since an SVG says of words what colour they have, not what they stand on.
+# Text on a coloured cell does not change with the page as paper and ink do. It must differ from
+# these, since an SVG gives the colour of text, not of its background.
 WHITE_ON_CELL, DARK_ON_CELL = "#fffffe", "#010101"
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
 
-# On a dark page. What is not named keeps its colour, but greys become lighter or darker.
+# On a dark page. Unnamed colours stay, except that greys become lighter or darker.
 DARK = {
     "#ffffff": "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
     "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
@@ -63,7 +63,7 @@ DARK = {
 SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
 SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")
 
-# Of the axes that a letter names, in traces, players and diagrams.
+# Colours of axes by letter, in traces, players and diagrams.
 AXES = {
     "B": "#c9ced6", "T": "#8f9fe8", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f0e9d8",
     "3": "#ee9a7a",
@@ -82,7 +82,7 @@ def axis_colour(axis: str) -> str:
 
 
 def css_variables() -> str:
-    """Return the colours that style sheets share, on light and on dark pages."""
+    """Return the colours that style sheets share, for light and dark pages."""
     variables = {
         "ink": INK, "hatch": HATCH["edgecolor"], "accent": ACCENT, "bar": BAR, "chosen": CHOSEN,
         "focus": f"var(--jp-brand-color1, {FOCUS})", "warning": WARNING,

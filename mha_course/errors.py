@@ -1,4 +1,4 @@
-"""One error for every input that cannot be used, and the checks that raise it."""
+"""One error for every unusable input, and the checks that raise it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ShapeError(ValueError):
     def __init__(
         self, place: str, rule: str, expected: str, got: str, fix: str | None = None
     ) -> None:
-        # all of them: pickle makes the error again from these
+        # all of them: pickle recreates the error from these
         super().__init__(place, rule, expected, got, fix)
         self.place = place
         self.rule = rule
@@ -40,11 +40,11 @@ class ShapeError(ValueError):
 
 
 class SentenceError(ShapeError):
-    """Say that a model cannot read a sentence: nothing is wrong with the code that passes it on."""
+    """Say that a model cannot read a sentence; the code that passed it on is fine."""
 
 
 def require_words(place: str, words: Sequence[str], allowed: Collection[str], named: str) -> None:
-    """Raise SentenceError for a word that ``named`` does not list, or if there is no word."""
+    """Raise SentenceError for a word not in ``named``, or if there are no words."""
     unknown = [cut(word, 24) for word in words if word not in allowed]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(allowed)} words that can be read"
@@ -61,16 +61,16 @@ def require(
 ) -> None:
     """Raise ShapeError unless the condition holds.
 
-    The texts are made whether they are needed or not. Where they name sizes of tensors, ``if …:
-    raise ShapeError(…)`` is better: torch.compile takes a size that is written down for a constant,
-    and compiles again for the next one.
+    The texts are built even when the condition holds. If they mention tensor sizes, write ``if …:
+    raise ShapeError(…)``: torch.compile treats a size written into a text as a constant, and
+    recompiles for the next one.
     """
     if not condition:
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
 
 
 def require_int(place: str, name: str, value: int, least: int = 1) -> None:
-    """Raise unless the value is an int of at least this size, and not a bool."""
+    """Raise unless the value is an int, not a bool, and at least ``minimum``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         rule = f"{name} must be {'a positive int' if least == 1 else 'a whole number'}"
         got = f"{name}={value!r}"
@@ -95,7 +95,7 @@ def require_multiple(
 
 
 def require_tensor(place: str, name: str, value: object) -> None:
-    """Raise unless the value is a tensor, or behaves like one: this module works without torch."""
+    """Raise unless the value behaves like a tensor; this module works without torch."""
     if not hasattr(value, "is_floating_point"):
         fix = None if value is None else f"torch.as_tensor({name})"
         got = type(value).__name__
@@ -108,7 +108,7 @@ def require_tensor(place: str, name: str, value: object) -> None:
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless these are floating point, on one device and, without autocast, of one dtype."""
+    """Raise unless these are floating point, on one device and, outside autocast, of one dtype."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         require_tensor(place, name, tensor)
@@ -117,8 +117,7 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
             got = str(tensor.dtype)
             raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
         require_device(place, name, tensor, first.device, first_name)
-        # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear
-        # casts both.
+        # Under autocast, float32 weights routinely meet bfloat16 tokens: the Linear casts both.
         if tensor.dtype != first.dtype and not _autocast(first):
             rule = f"{name} must have the dtype of {first_name}"
             fix = f"{name}.to({first.dtype})"
@@ -126,7 +125,7 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def require_device(place: str, name: str, tensor: Tensor, device: object, owner: str) -> None:
-    """Raise unless this is a tensor on a device, which is that of its owner."""
+    """Raise unless this is a tensor on its owner's device."""
     require_tensor(place, name, tensor)
     if tensor.device != device:
         rule = f"{name} must be on the device of {owner}"
@@ -143,7 +142,7 @@ def _autocast(tensor: Tensor) -> bool:
 def require_shape(
     place: str, name: str, tensor: Tensor, axes: Mapping[str, int | None], fix: str | None = None
 ) -> None:
-    """Raise unless the tensor has these axes; a size of None is free."""
+    """Raise unless the tensor has these axes; None allows any size."""
     require_tensor(place, name, tensor)
     shape = tuple(tensor.shape)
     if len(shape) != len(axes):

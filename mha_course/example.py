@@ -30,11 +30,11 @@ _CHOSEN, _POOL, _BATCH = 0.2, 40_000, 128
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence inside the trained model, where it enters the attention of the last layer."""
+    """A sentence inside the trained model, at the input of the last layer's attention."""
 
     tokens: tuple[str, ...]  # S words
-    x: Tensor  # (1, S, C), float32: what the first layer made of words and positions, normalised
-    mha: MultiHeadAttention  # that attention, trained
+    x: Tensor  # (1, S, C), float32: the first layer's output, normalised
+    mha: MultiHeadAttention  # the last layer's attention, trained
     model: MaskedWordModel
 
     @property
@@ -47,10 +47,10 @@ class Example:
 
 
 def load(sentence: str = SENTENCE, *, device: Device = "cpu") -> Example:
-    """Load the trained model and run one sentence up to the attention of its last layer.
+    """Load the trained model and run one sentence up to its last layer's attention.
 
     Args: sentence is at most 15 words of the grammar, separated by spaces.
-    Raises: ShapeError for an unknown word, no word, or too many.
+    Raises: ShapeError for an unknown word, no words, or too many.
 
     >>> example = load()
     >>> example.tokens[2], example.x.shape
@@ -67,10 +67,10 @@ def load(sentence: str = SENTENCE, *, device: Device = "cpu") -> Example:
 def guess(
     sentence: str, count: int = 3, *, model: MaskedWordModel | None = None
 ) -> list[tuple[str, float]]:
-    """Let a model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
+    """Guess the one word hidden by ``<mask>``: (word, probability), likeliest first.
 
-    Args: model is the trained one that ships, if none is given.
-    Raises: ShapeError for another number of hidden words, or an unknown one.
+    Args: model defaults to the trained one that ships.
+    Raises: ShapeError unless exactly one word is hidden and all others are known.
     """
     model = model or trained_model()
     ids, _ = encode([sentence], device=model.device)
@@ -97,7 +97,7 @@ def encode(texts: Sequence[str | Sequence[str]], *, device: Device = None) -> tu
     """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 
     Args: texts are sentences, or lists of their words.
-    Raises: SentenceError for an unknown word, or for no word at all.
+    Raises: SentenceError for an unknown word, or if there are no words.
 
     >>> ids, mask = encode(["The cat.", ["the", "grey", "cat"]])
     >>> mask[:, 0, 0].int().tolist()
@@ -125,7 +125,7 @@ def new_model(seed: int) -> MaskedWordModel:
 def train_model(
     seed: int, *, steps: int = 3000, progress: bool = True
 ) -> tuple[MaskedWordModel, list[float]]:
-    """Train from a seed (the same bits on one machine); also give each step's loss, nats a word."""
+    """Train from a seed, reproducibly on one machine; also return the losses in nats per word."""
     model = new_model(seed)
     batches = training_batches(seed)
     losses = train(
@@ -137,8 +137,8 @@ def train_model(
 def training_batches(seed: int, split: str = "train") -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield endless batches: ids (B, S) with words hidden, mask (B, 1, 1, S), targets (B, S).
 
-    A fifth of the words is chosen; half of these become ``<mask>``, half another word of their
-    class. Their targets are the true words, all other targets -100.
+    A fifth of the words are chosen; half become ``<mask>``, half another word of their class. Their
+    targets are the true words; all other targets are -100.
     """
     generator = torch.Generator().manual_seed(seed)
     ids, _ = encode([s.words for s in sentences(_POOL, split, seed)], device="cpu")
@@ -154,12 +154,12 @@ def training_batches(seed: int, split: str = "train") -> Iterator[tuple[Tensor, 
 
 
 def save(model: MaskedWordModel, path: Path = WEIGHTS) -> None:
-    """Write the weights as plain arrays, which load without unpickling code."""
+    """Write the weights as plain arrays, which load without unpickling."""
     np.savez(path, **{name: tensor.numpy() for name, tensor in model.state_dict().items()})
 
 
 def trained_model(path: Path = WEIGHTS) -> MaskedWordModel:
-    """Load the weights that ship, on the CPU, in evaluation mode and without gradients."""
+    """Load the shipped weights, on the CPU, in evaluation mode and without gradients."""
     model = new_model(0)
     with np.load(path, allow_pickle=False) as arrays:
         model.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
@@ -173,7 +173,7 @@ def _index() -> dict[str, int]:
 
 @cache
 def _classmates() -> tuple[Tensor, Tensor]:
-    """Return for each word the others of its class (V, longest), and how many they are (V,)."""
+    """Return, for each word, the others of its class (V, longest) and how many there are (V,)."""
     classes = {word: group for group in word_classes() for word in group}
     rows = []
     for word in vocabulary():
@@ -184,6 +184,6 @@ def _classmates() -> tuple[Tensor, Tensor]:
 
 
 def _other_word(ids: Tensor, pick: Tensor) -> Tensor:
-    """Replace each word by another of its class, chosen by a number in [0, 1)."""
+    """Replace each word with another of its class, chosen by a number in [0, 1)."""
     others, counts = _classmates()
     return others[ids, (pick * counts[ids]).long()]  # (B, S)

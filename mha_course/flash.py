@@ -1,6 +1,6 @@
-"""Attention block by block: the whole matrix of scores never exists.
+"""Attention block by block: the whole score matrix never exists.
 
-Axes: B batch, H heads, T query tokens, S key and value tokens, D head width, K shares of the keys;
+Axes: B batch, H heads, T query tokens, S key and value tokens, D head width, K parts of the keys;
 rows are the queries of one block, columns its keys. A mask is bool, True = may attend. Inputs that
 do not fit raise ShapeError.
 Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein
@@ -20,13 +20,13 @@ from mha_course import errors
 
 
 def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
-    """Return m = max of the scores and the sum of exp(score - m), reading each block once.
+    """Return m = max(scores) and the sum of exp(score - m), reading each block once.
 
     When a block brings a larger maximum, the sum so far shrinks by exp(old maximum - new maximum).
 
     Args: scores, -inf where hidden; block_size >= 1, the last block may be shorter.
     Shape: scores (..., S), S >= 1.
-    Returns: two of shape (...); a row that is hidden throughout has maximum -inf and sum 0.
+    Returns: two tensors of shape (...); a fully masked row has maximum -inf and sum 0.
     Raises: ShapeError.
 
     >>> online_softmax(torch.zeros(2, 7), block_size=3)
@@ -46,14 +46,14 @@ def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
 
 
 def merge_partials(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
-    """Merge what K shares of the keys gave, each weighted by its sum times exp(its maximum).
+    """Merge the results of K parts of the keys, each weighted by its sum times exp(its maximum).
 
     Args:
-        maxima: the largest scaled score of each share, -inf where it is empty.
-        sums: of exp(score - maximum), 0 where it is empty.
-        contexts: each divided by its own sum, 0 where it is empty.
-    Shape: maxima and sums (K, B, H, T), contexts (K, B, H, T, D) -> (B, H, T, D), 0 where all
-        shares are empty.
+        maxima: the largest scaled score of each part, -inf if it is empty.
+        sums: of exp(score - maximum), 0 if it is empty.
+        contexts: each divided by its own sum, 0 if it is empty.
+    Shape: maxima and sums (K, B, H, T), contexts (K, B, H, T, D) -> (B, H, T, D), 0 where all parts
+        are empty.
     Raises: ShapeError.
 
     >>> maxima, sums = torch.tensor([2.0, 2.0]), torch.tensor([1.0, 3.0])
@@ -80,13 +80,13 @@ def tiled_attention(
     mask: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, never with all scores at a time.
+    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, never storing all scores.
 
     Args:
         q, k, v, mask: as for attention.
         block_size: one for both, or (queries, keys); the last blocks may be shorter.
-        causal: hide what comes later, and skip its blocks: the queries are the last of the keys.
-    Returns: context (B, H, T, D), as attention gives it; backward recomputes the blocks.
+        causal: hide later keys and skip their blocks; the queries are the last of the tokens.
+    Returns: context (B, H, T, D), as from attention; backward recomputes the blocks.
     Raises: ShapeError.
 
     >>> tiled_attention(torch.ones(2, 4, 5, 6), *torch.ones(2, 2, 4, 7, 6), block_size=3).shape
@@ -117,7 +117,7 @@ def tiled_attention(
 def blocks(
     queries: int, keys: int, block_size: int | tuple[int, int], *, causal: bool = False
 ) -> list[tuple[slice, slice]]:
-    """List the blocks that tiled_attention visits, as slices of the queries and of the keys.
+    """List the blocks that tiled_attention visits, as slices of queries and keys.
 
     Args: queries is T, keys is S >= 1; the others as for tiled_attention.
     Raises: ShapeError.
@@ -129,14 +129,14 @@ def blocks(
 
 
 class _RecomputeBackward(torch.autograd.Function):
-    """Return the context as it is; backward, recompute each block of weights."""
+    """Pass the context through; recompute each block of weights in backward."""
 
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Tensor, log_sum: Tensor,
         mask: Tensor | None, causal: bool, block_size: int | tuple[int, int],
     ) -> Tensor:  # fmt: skip
-        """Keep what backward needs: one log-sum-exp for each row, and no scores."""
+        """Save what backward needs: one log-sum-exp for each row, and no scores."""
         context = context.to(q.dtype)  # (B, H, T, D)
         ctx.save_for_backward(q, k, v, context, log_sum, mask)
         ctx.causal = causal
@@ -154,9 +154,8 @@ class _RecomputeBackward(torch.autograd.Function):
         log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1)
         d_context = _wide(d_context)  # (B, H, T, D)
         d_q, d_k, d_v = (torch.zeros_like(_wide(x)) for x in (q, k, v))
-        # Softmax needs, for each row, the mean of d_weights under the weights. Since context =
-        # weights @ v it is also d_context · context, which is here already: no block has to be
-        # computed twice for it.
+        # Softmax's gradient needs each row's mean of d_weights under the weights. Since context =
+        # weights @ v, it equals d_context · context, which needs no second pass over the blocks.
         mean = (d_context * context).sum(-1, keepdim=True)  # (B, H, T, 1)
         root = math.sqrt(q.size(-1))
         sizes = q.size(2), k.size(2)
@@ -178,12 +177,13 @@ def _scaled_scores(
     scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).mT  # (B, H, rows, columns)
     scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, rows, columns)
     if mask is not None:
-        # The mask is cut as it came: expanded to (B, H, T, S) first, ~ would write down all of it.
+        # Slice the mask before expanding: on a mask expanded to (B, H, T, S), ~ would store all of
+        # it.
         mask = mask if mask.size(-2) == 1 else mask[..., rows, :]
         mask = mask if mask.size(-1) == 1 else mask[..., columns]
         scaled_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, rows, columns)
-    last_seen = rows.start + k.size(2) - q.size(2)  # by the first query of the block
-    if causal and columns.stop - 1 > last_seen:  # the block lies across the diagonal
+    last_seen = rows.start + k.size(2) - q.size(2)  # visible to the block's first query
+    if causal and columns.stop - 1 > last_seen:  # the block crosses the diagonal
         everything = torch.ones_like(scores[0, 0], dtype=torch.bool)  # (rows, columns)
         later = everything.triu(last_seen - columns.start + 1)  # (rows, columns)
         scaled_scores = scaled_scores.masked_fill(later, -math.inf)  # (B, H, rows, columns)
@@ -193,7 +193,7 @@ def _scaled_scores(
 def _grid(
     place: str, queries: int, keys: int, block_size: int | tuple[int, int], causal: bool
 ) -> list[tuple[slice, slice]]:
-    """Cut T x S into blocks, without those in which even the last query sees nothing."""
+    """Cut T x S into blocks, without those hidden even from their last query."""
     height, width = block_size if isinstance(block_size, tuple) else (block_size, block_size)
     for size in (height, width):
         _require_blocks(place, keys, size)
@@ -205,18 +205,18 @@ def _grid(
 
 
 def _exact(device_type: str) -> AbstractContextManager[Any]:
-    """Switch autocast off if there is one: backward must compute the scores of forward."""
+    """Switch autocast off: backward must compute the same scores as forward."""
     available = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if available else nullcontext()
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Use float32 at least: sums over many keys need it."""
+    """Use at least float32: sums over many keys need it."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _finite(highest: Tensor) -> Tensor:
-    """Replace the maximum of no keys by 0: -inf - -inf would be NaN, and -inf - 0 is right."""
+    """Replace the maximum of no keys with 0: -inf - -inf is NaN, and -inf - 0 is right."""
     return highest.masked_fill(highest.isneginf(), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Text as HTML, and text from people made safe to show: escaped, isolated, cut to length.
+"""Text as HTML, and users' text made safe to show: escaped, isolated, cut to length.
 
 The HTML needs no script, class or style sheet: JupyterLab keeps all of it in an untrusted notebook.
 """
@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
 
-# Control characters, and marks that reorder even words that they do not belong to. The browser has
-# the same list in widgets/dom.js.
+# Control characters, and marks that reorder even surrounding words. The browser has the same list
+# in widgets/dom.js.
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\u0085\u2028\u2029", "⏎") | {"\t": "⇥"})
 LEFT = "text-align:left"
@@ -20,18 +20,18 @@ CAPTION = "max-width:44em;margin-top:6px;line-height:1.45"
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a text to a number of characters, the last of which is then an ellipsis."""
+    """Cut a text to a number of characters, ending in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def count(number: int, word: str) -> str:
-    """Write a number with its word: ``1 copy``, ``2 copies``."""
+    """Write a number with its noun: ``1 copy``, ``2 copies``."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     return f"{number:,} {word if number == 1 else plural}"
 
 
 def visible(text: str) -> str:
-    """Return a text in one line, without marks that reorder it.
+    """Return a text on one line, without marks that reorder it.
 
     >>> visible("a\\nb\\tc\\u202ed")
     'a⏎b⇥c�d'
@@ -40,7 +40,7 @@ def visible(text: str) -> str:
 
 
 def shorten(text: str, most: int = 14) -> str:
-    """Bring a word to one short line.
+    """Shorten a word to fit one line.
 
     >>> [shorten(word) for word in ("cat", "", " ", "a\\nb", "Donaudampfschifffahrt")]
     ['cat', '(empty)', '␣', 'a⏎b', 'Donaudampfsch…']
@@ -49,7 +49,7 @@ def shorten(text: str, most: int = 14) -> str:
 
 
 def spell_out(text: str) -> str:
-    """Write unseen characters as escapes, as Python does; line ends and tabs stay.
+    """Write invisible characters as Python escapes; newlines and tabs stay.
 
     >>> spell_out("a\\nb\\u202ec")
     'a\\nb\\\\u202ec'
@@ -58,7 +58,7 @@ def spell_out(text: str) -> str:
 
 
 def isolate(text: str) -> str:
-    """Keep letters that run from right to left from reordering the text around them.
+    """Keep right-to-left text from reordering the text around it.
 
     >>> isolate("cat"), len(isolate("\u05d0"))
     ('cat', 3)
@@ -68,39 +68,39 @@ def isolate(text: str) -> str:
 
 
 def isolate_word(text: str, most: int = 24) -> str:
-    """Turn a user's word into one short line that is safe in a sentence or label."""
+    """Make a user's word short and safe for a sentence or label."""
     return isolate(shorten(text, most))
 
 
 def isolate_text(text: str) -> str:
-    """Bring a text from people, such as a message or code, to a form to quote in a sentence."""
+    """Make users' text, such as a message or code, safe to quote in a sentence."""
     return isolate(spell_out(cut(text, 300)))
 
 
 def escaped(text: str) -> str:
-    """Return the HTML of a text from people."""
+    """Return the HTML of a user's text."""
     return escape(spell_out(text))
 
 
 def prose(text: str) -> str:
-    """Return the HTML of a text in which backticks surround code."""
+    """Return the HTML of a text with code in backticks."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def box(color: str, content: str) -> str:
     """Mark HTML with a coloured line on its left."""
-    # No overflow-wrap:anywhere, which JupyterLab takes away where it does not trust the notebook.
+    # No overflow-wrap:anywhere, which JupyterLab removes in untrusted notebooks.
     style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0;overflow-wrap:break-word"
     return f'<div style="{style}">{content}</div>'
 
 
 def heading(title: str, name: str) -> str:
-    """Write what a box is, and of which exercise."""
+    """Write a box's heading and its exercise."""
     return f"<strong>{escape(title)}</strong> <code>{escape(name)}</code>"
 
 
 def figure(content: str, caption: str, attributes: str = "") -> str:
-    """Write content that is HTML, and its caption, as one figure."""
+    """Write HTML and its caption as one figure."""
     words = f'<figcaption{attributes} style="{CAPTION}">{escape(caption)}</figcaption>'
     return f'<figure style="margin:8px 0 16px">{content}{words}</figure>'
 
@@ -122,6 +122,6 @@ def row(cells: Iterable[str], style: str = CELL) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Write rows of plain text in columns."""
+    """Write rows of plain text in aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in rows)

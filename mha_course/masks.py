@@ -1,4 +1,4 @@
-"""Masks in one convention: bool, True = may attend. to_attend and additive_mask are its borders.
+"""Masks in one convention: bool, True = may attend. to_attend and from_attend convert others.
 
 Axes: B batch, T query tokens, S key tokens.
 """
@@ -27,7 +27,7 @@ INVERTED = ("multihead", "seaborn")  # True = hidden
 
 
 def causal_mask(seq_len: int, *, device: Device = None) -> Tensor:
-    """Let each token see itself and what came before: mask[t, s] = (s <= t).
+    """Let each token see itself and those before it: mask[t, s] = (s <= t).
 
     Args: seq_len is S >= 1.
     Returns: (S, S), bool.
@@ -43,9 +43,9 @@ def causal_mask(seq_len: int, *, device: Device = None) -> Tensor:
 
 
 def top_left_causal_mask(queries: int, keys: int, *, device: Device = None) -> Tensor:
-    """Let query t see the first t + 1 keys, as is_causal of PyTorch's kernels does: (s <= t).
+    """Let query t see the first t + 1 keys, like is_causal in PyTorch's kernels: (s <= t).
 
-    Where the queries are the last of the tokens, it hides too much: see causal_mask_for_cache.
+    If the queries are the last tokens, it hides too much: see causal_mask_for_cache.
 
     Args: queries is T >= 1, keys is S >= 1.
     Returns: (T, S), bool.
@@ -68,9 +68,9 @@ def padding_mask(
     Args:
         lengths: (B,), whole numbers from 0 to max_len.
         max_len: S.
-        side: where the padding is, "right", or "left" as in batches that are decoded, which
-            must end alike.
-    Returns: (B, 1, 1, S), bool, on the device, or else where the lengths are.
+        side: where the padding is, "right", or "left" as for decoding, where all texts must end
+            together.
+    Returns: (B, 1, 1, S), bool, on the device, by default that of lengths.
     Raises: ShapeError.
 
     >>> padding_mask([1, 3], max_len=3).squeeze().int().tolist()
@@ -110,9 +110,9 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
 
 
 def causal_mask_for_cache(new: int, total: int, *, device: Device = None) -> Tensor:
-    """Let each of the last tokens see itself and what came before: (s <= t + total - new).
+    """Let each of the last tokens see itself and those before it: (s <= t + total - new).
 
-    Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total.
+    Args: new is T, the number of new tokens, total is S, all tokens; 1 <= new <= total.
     Returns: (T, S), bool, the last rows of causal_mask(total).
     Raises: ShapeError.
 
@@ -128,7 +128,7 @@ def causal_mask_for_cache(new: int, total: int, *, device: Device = None) -> Ten
 
 
 def to_attend(mask: Tensor, convention: str) -> Tensor:
-    """Read a mask of any convention in the wild: the result is bool, True = may attend.
+    """Convert a mask from any common convention: the result is bool, True = may attend.
 
     Args:
         mask: of any shape.
@@ -154,7 +154,7 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
 
 
 def from_attend(mask: Tensor, convention: str) -> Tensor:
-    """Write a mask in any convention in the wild: to_attend undoes it.
+    """Convert a mask to any common convention: to_attend undoes it.
 
     Args: mask is bool, True = may attend, of any shape; convention is as for to_attend.
     Returns: bool, or float32 for "additive" (additive_mask has other dtypes), of the shape of mask.
@@ -171,7 +171,7 @@ def from_attend(mask: Tensor, convention: str) -> Tensor:
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Write a mask as a number to add to the scores: 0 = may attend, -inf = hidden.
+    """Convert a mask to numbers to add to the scores: 0 = may attend, -inf = hidden.
 
     Args: mask is bool, True = may attend, of any shape; dtype is that of the scores, a float dtype.
     Returns: a tensor of that dtype and of the shape of mask.
@@ -185,8 +185,8 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     rule = "dtype must be able to hold -inf"
     fix = "dtype=torch.float32"
     require(is_float, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
-    # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and in a row
-    # with every key hidden it weighs all keys alike.
+    # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and a fully
+    # masked row would weight all keys equally.
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
 
 
@@ -196,7 +196,7 @@ def _require_one_of(place: str, name: str, value: str, values: tuple[str, ...]) 
 
 
 def _require_additive(place: str, mask: Tensor) -> None:
-    """Raise unless mask holds nothing but 0 and -inf."""
+    """Raise unless mask contains only 0 and -inf."""
     require_tensor(place, "mask", mask)
     rule = "an additive mask must be floating point"
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
@@ -205,6 +205,6 @@ def _require_additive(place: str, mask: Tensor) -> None:
         rule = "an additive mask must hold only 0 and -inf"
         expected = "0 = may attend, -inf = hidden"
         got = f"{finite[0].item():g} too"
-        # A bias of the scores (ALiBi) is no mask: only very low numbers alone are meant as -inf.
+        # A bias on the scores (ALiBi) is not a mask: only very low numbers stand for -inf.
         fix = "mask.masked_fill(mask < -1e4, -math.inf)" if bool((finite < -1e4).all()) else None
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)

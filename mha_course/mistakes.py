@@ -1,12 +1,12 @@
-"""The one table of mistakes, whose words checker, tracer, bug hunt and grades share.
+"""The table of mistakes, whose words checker, tracer, bug hunt and grades share.
 
-They are in ``data/mistakes.txt``. "# …" names a section, and below it are its mistakes: "key:
-title", then, indented, why that matters and what to do. A title may take two lines: it ends with
-the first line that ends with a full stop. What follows a slash in a key separates mistakes of one
-id that look different in different exercises. "/…" has no public id; "…/traced" is what a trace
-says, with {names} for what it saw.
+They are in ``data/mistakes.txt``. "# …" names a section, followed by its mistakes: "key: title",
+then, indented, why it matters and what to do. A title may take two lines: it ends with the first
+line that ends with a full stop. A key's part after a slash separates mistakes of one id that look
+different in different exercises. "/…" has no public id; "…/traced" is what a trace says, with
+{names} for what it saw.
 
-How a mistake is made is registered above, under its key: steps that are replaced in
+How a mistake is made is registered elsewhere, under its key: replaced steps in
 ``exercises.attention_mistakes`` and in a lesson's ``exercises.py``, methods in
 ``experiments.faulty_attention``, what a trace shows in ``tracing.rules.warnings``.
 """
@@ -21,7 +21,7 @@ PATH = Path(__file__).parent / "data" / "mistakes.txt"
 
 
 class Row(NamedTuple):
-    """One mistake: its key, what was done, why that matters and what to do, and where to read."""
+    """One mistake: its key, what was done, why it matters and what to do, and where to read."""
 
     key: str
     title: str
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The public id, empty if the mistake has none."""
+        """The public id; empty if there is none."""
         return self.key.partition("/")[0]
 
     @property
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The lesson and the heading to go back to, such as ``3, “How large is …?”``."""
+        """The lesson and heading to go back to, such as ``3, “How large is …?”``."""
         return f"{self.lesson}, “{self.section.split(': ', 1)[1]}”"
 
     @property

@@ -1,4 +1,4 @@
-"""What runs inside a written call: copies, and the floating-point operations of matrix products."""
+"""Count what runs inside a call: copies, and the floating-point operations of matrix products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mha_course.torch_internals import Args, Kwargs, OpOverload
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
 # Kernels that copy an input with strides.
 COPY_INSIDE = {"_softmax", "_log_softmax", "native_layer_norm", "convolution"}
-Flops = Callable[..., int]  # of the arguments of an operation, and of what came out, out_val
+Flops = Callable[..., int]  # of an operation's arguments and of its result, out_val
 
 
 def _product(offset: int) -> Flops:
@@ -20,18 +20,18 @@ def _product(offset: int) -> Flops:
 
 
 def _attention(formula: Flops, count: int) -> Flops:
-    """Count attention on the CPU by its first tensors: q, k, v, after a gradient if backward."""
+    """Count attention on the CPU from its first tensors: q, k, v, after a gradient if backward."""
 
     def flops(*args: Any, **_: Any) -> int:
         *first, q, k, v = (tensor.shape for tensor in args[:count])
-        # Every query head reads keys and values of its own: older formulas of torch know no groups.
+        # Count keys and values for every query head: torch's older formulas know no groups.
         return formula(*first, q, *((batch, q[1], *rest) for batch, _, *rest in (k, v)))
 
     return flops
 
 
-# The commonest products, at a tenth of the time that torch's own counting takes; and attention on
-# the CPU, for which torch has a formula, but does not apply it.
+# The commonest products, counted in a tenth of the time torch takes; and attention on the CPU, for
+# which torch has a formula but does not apply it.
 COUNTED: dict[str, Flops] = {
     "mm": _product(0),
     "bmm": _product(0),
@@ -41,11 +41,11 @@ COUNTED: dict[str, Flops] = {
     internals.CPU_FLASH_BACKWARD.__name__: _attention(internals.sdpa_backward_flop_count, 4),
 }
 _Rules = tuple[str, bool, Flops | None]
-_known: dict[int, _Rules] = {}  # by id: operations live on, and their hash is slow
+_known: dict[int, _Rules] = {}  # by id: operations are never freed, and their hash is slow
 
 
 def _rules_of(func: OpOverload) -> _Rules:
-    """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
+    """Return an operation's name, whether it copies, and how to count its FLOPs."""
     if id(func) not in _known:
         packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
         name = str(packet.__name__)
@@ -55,7 +55,7 @@ def _rules_of(func: OpOverload) -> _Rules:
 
 
 class OpCounter(internals.DispatchMode):
-    """Count the copies that run while it is entered, and the FLOPs of matrix products by operation.
+    """Count the copies inside ``with``, and the FLOPs of matrix products by operation.
 
     A multiply-add counts as 2. Operations in a backward pass count as well.
 
@@ -73,7 +73,7 @@ class OpCounter(internals.DispatchMode):
 
     @property
     def flops(self) -> int:
-        """The sum over all operations, 2 for a multiply-add."""
+        """The sum over all operations."""
         return sum(self.flops_by_op.values())
 
     def reset(self) -> None:

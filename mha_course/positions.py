@@ -1,4 +1,4 @@
-"""Positions of tokens: added to the tokens (sinusoidal), or turned into queries and keys (RoPE).
+"""Positions of tokens: added to the tokens (sinusoidal), or rotating queries and keys (RoPE).
 
 Axes: B batch, H heads, S tokens, C = d_model width, D head width. Inputs that do not fit raise
 ShapeError. Angles are computed in float64, so that late positions are as exact as early ones, and
@@ -48,12 +48,12 @@ def sinusoidal_encoding(seq_len: int, d_model: int, *, device: Device = None) ->
 
 
 def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
-    """Turn each pair of channels (i, i + D/2) by the angle position / base^(2i / D).
+    """Rotate each pair of channels (i, i + D/2) by the angle position / base^(2i / D).
 
-    A query turned by t and a key turned by s then have a dot product that depends only on t - s.
+    The dot product of a query at position t and a key at s then depends only on t - s.
 
     Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the
-        larger, the slower the slowest pair turns.
+        larger, the slower the slowest pair rotates.
     Shape: x (B, H, S, D), positions (S,) -> (B, H, S, D), of the dtype of x.
     Raises: ShapeError.
 
@@ -67,8 +67,8 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     positions = torch.as_tensor([] if positions is None else positions, device="cpu")
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
-    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
-    # sin are rounded.
+    # In float32 the angles at position 100,000 would be off by up to 7e-3 (D = 128), so only cos
+    # and sin are rounded.
     channels = torch.arange(0, x.size(3), 2, dtype=torch.float64, device="cpu")  # (D/2,)
     frequencies = base ** (-channels / x.size(3))  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
@@ -81,9 +81,9 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
 
 
 def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
-    """Turn each pair of neighbouring channels (2i, 2i + 1) by the angle position / base^(2i / D).
+    """Rotate each pair of neighbouring channels (2i, 2i + 1) by the angle position / base^(2i / D).
 
-    The same rotations as in rope, with the channels in another order. Args, Returns, Raises: as for
+    These are rope's rotations, with the channels in another order. Args, Returns, Raises: as for
     rope.
 
     >>> rope_interleaved(torch.tensor([[[[1.0, 0.0]]]]), positions=[0]).flatten().tolist()
@@ -97,7 +97,7 @@ def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float =
 
 
 def to_interleaved(x: Tensor) -> Tensor:
-    """Bring the channels i and i + D/2 of each pair side by side: 0 1 2 3 4 5 becomes 0 3 1 4 2 5.
+    """Put each pair's channels i and i + D/2 side by side: 0 1 2 3 4 5 becomes 0 3 1 4 2 5.
 
     Shape: x (..., D), D even -> (..., D).
     Raises: ShapeError.
@@ -111,7 +111,7 @@ def to_interleaved(x: Tensor) -> Tensor:
 
 
 def to_half_split(x: Tensor) -> Tensor:
-    """Bring the channels 2i of all pairs before the channels 2i + 1: this undoes to_interleaved.
+    """Put the channels 2i of all pairs before the channels 2i + 1: this undoes to_interleaved.
 
     Shape: x (..., D), D even -> (..., D).
     Raises: ShapeError.
@@ -127,8 +127,7 @@ def to_half_split(x: Tensor) -> Tensor:
 def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
     """Reorder the rows of a projection trained with rope_interleaved, so that it works with rope.
 
-    Do it to queries and keys alike: their products, and so the scores, stay what they were. Values
-    do not turn.
+    Do this to both queries and keys, and the scores stay the same. Values are not rotated.
 
     Args: weight or bias of q_proj or k_proj; num_heads is H of that projection.
     Shape: weight (H*D, C), or bias (H*D,) -> of the same shape.

@@ -1,6 +1,6 @@
-"""Questions that lessons ask, on their page and in reviews, and when each review is due again.
+"""Questions that lessons ask, on their pages and in reviews, and when each is due again.
 
-The standard library is enough, so that the start of the course can ask before PyTorch is loaded.
+It needs only the standard library, so that reviews can be announced before PyTorch is loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INTERVALS = (1, 3, 8, 21, 60)  # days
 DAY = 86_400.0
 ON_A_CARD = 8  # two minutes, at a quarter of a minute each
 IN_A_WEEK = 40  # ten minutes
-SIGHTS = 3  # so often a question is seen before those seen more often go first
+SIGHTS = 3  # views after which others go first
 LESSONS = Path(__file__).with_name("lessons")
 ID = re.compile(r"## ([a-z0-9-]+)")
 REVIEW = re.compile(r"# Review after (\S.*)")
@@ -36,14 +36,14 @@ class Question:
 
     Args:
         text: the question.
-        answers: of the right one why it is right, of each wrong one what it overlooks.
-        right: the right one.
-        nudge: what to say about all other answers. An answer is typed if there is a nudge, and
-            chosen if there is none.
+        answers: for the right one, why it is right; for each wrong one, what it overlooks.
+        right: the right answer.
+        nudge: what to say about any other answer. With a nudge, the answer is typed, otherwise
+        chosen.
         also: other ways to write the right answer.
         letters: the axes of a shape, which may also be typed.
         units: words that may follow a number; with ``%`` it may be given in percent.
-        tolerance: how near a number must come.
+        tolerance: how close a number must be.
     """
 
     text: str
@@ -63,7 +63,7 @@ class Question:
 
 @dataclass(frozen=True)
 class LessonQuestions:
-    """What a lesson asks by its ids: on its page, and in reviews after needs are done."""
+    """A lesson's questions by id: on its page, and in reviews once needs are done."""
 
     page: Mapping[str, Question]
     review: Mapping[str, Question]
@@ -71,20 +71,20 @@ class LessonQuestions:
 
 
 class Line(NamedTuple):
-    """A line of a file, and its place, such as ``"l03_scaling/questions.md, line 7"``."""
+    """A line of a file with its position, such as ``"l03_scaling/questions.md, line 7"``."""
 
     place: str
     text: str
 
     def unreadable(self, expected: str, got: str = "") -> ShapeError:
-        """Return an error that says what is wrong with this line."""
+        """Return an error saying what is wrong with this line."""
         return ShapeError(self.place, "this cannot be read", expected, got or self.text[:60])
 
 
 def read_questions(path: Path) -> LessonQuestions:
     """Read a file of questions: those of a page, then those of reviews.
 
-    Raises: ShapeError, with the file and the line that cannot be read.
+    Raises: ShapeError, naming the file and the unreadable line.
     """
     page, review = dict[str, Question](), dict[str, Question]()
     needs: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def read_questions(path: Path) -> LessonQuestions:
 
 
 def _blocks(path: Path) -> list[list[Line]]:
-    """Cut a file at its headings, and leave out lines that are empty."""
+    """Split a file at its headings, dropping empty lines."""
     blocks = list[list[Line]]()
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         line = Line(f"{path.parent.name}/{path.name}, line {number}", text)
@@ -119,7 +119,7 @@ def _blocks(path: Path) -> list[list[Line]]:
 
 
 def _question(heading: Line, lines: list[Line]) -> Question:
-    """Read a question: a line of text, and below it answers and fields."""
+    """Read a question: a line of text, with answers and fields below it."""
     if not lines or lines[0].text.startswith("- "):
         raise heading.unreadable("the text of the question in the next line", "none")
     answers, fields = dict[str, str](), dict[str, Any]()
@@ -145,24 +145,24 @@ def _question(heading: Line, lines: list[Line]) -> Question:
 
 @cache
 def all_questions() -> tuple[LessonQuestions, ...]:
-    """Return the questions of all lessons, in their order. Raises: ShapeError."""
+    """Return the questions of all lessons, in order. Raises: ShapeError."""
     return tuple(map(read_questions, sorted(LESSONS.glob("l*/questions.md"))))
 
 
 @cache
 def page_questions() -> Mapping[str, Question]:
-    """Return the questions that pages ask by their ids. Raises: ShapeError."""
+    """Return the questions on pages, by id. Raises: ShapeError."""
     return {name: x for lesson in all_questions() for name, x in lesson.page.items()}
 
 
 @cache
 def review_questions() -> Mapping[str, Question]:
-    """Return the questions that reviews ask by their ids. Raises: ShapeError."""
+    """Return the questions in reviews, by id. Raises: ShapeError."""
     return {name: x for lesson in all_questions() for name, x in lesson.review.items()}
 
 
 def histories(content: Mapping[str, Any]) -> dict[str, History]:
-    """Return the answers that are kept of each question; what makes no sense is left out."""
+    """Return the saved answers to each question, without invalid entries."""
     reviews = content.get("review")
     if not isinstance(reviews, dict):
         return {}
@@ -176,9 +176,9 @@ def histories(content: Mapping[str, Any]) -> dict[str, History]:
 
 
 def is_due(history: History, now: float) -> bool:
-    """Return True for a question that is to be asked: never answered, or its interval is over.
+    """Return True if a question was never answered, or its interval is over.
 
-    The interval grows with each right answer after the first, and a wrong one begins again.
+    The interval grows with each right answer after the first, and a wrong one resets it.
     """
     if not history:
         return True
@@ -186,12 +186,12 @@ def is_due(history: History, now: float) -> bool:
     step = len(history) - 1 - max(wrong, default=0)
     interval = INTERVALS[min(step, len(INTERVALS) - 1)] * DAY
     elapsed = now - history[-1][0]
-    # An answer from the future was dated by a clock that was wrong.
+    # An answer from the future comes from a wrong clock.
     return elapsed < 0 or elapsed >= interval
 
 
 def due(content: Mapping[str, Any], now: float) -> list[str]:
-    """Return the questions of a card: those that are due, of lessons that are done."""
+    """Return the questions for a card: those that are due, from lessons that are done."""
     done = predicted(content)
     for name, entry in content["exercises"].items():
         if isinstance(entry, dict) and entry.get("status") == "correct":
@@ -213,16 +213,16 @@ def due(content: Mapping[str, Any], now: float) -> list[str]:
 
 
 def predicted(content: Mapping[str, Any]) -> set[str]:
-    """Return the predictions that were answered, of those that are kept."""
+    """Return the saved predictions that were answered."""
     names = content.get("predicted")
     return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
 
 
 def due_line(file: Path, now: float) -> str:
-    """Say in a line how many questions are due; nothing if none is."""
+    """Say in one line how many questions are due; "" if none."""
     try:
         count = len(due(json.loads(file.read_text(encoding="utf-8")), now))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return ""  # progress() says what is wrong with it
+        return ""  # progress() reports the problem
     questions = "question is" if count == 1 else "questions are"
     return f"{count} review {questions} due. In a lesson: {RUN}\n" if count else ""

@@ -1,4 +1,4 @@
-"""Source code as a page shows it: the computation, without what surrounds it."""
+"""Source code for a page: only the computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) ->
     """Return the source of a function, method or class without docstrings and checks.
 
     A check is a statement that only calls ``require…`` or ``errors.require…``. All other lines are
-    as they are written. A body that holds nothing else stays as it is.
+    unchanged. A body with nothing else stays as it is.
 
     Args: opening keeps the first paragraph of each docstring; checks keeps the checks.
     """
@@ -44,10 +44,10 @@ def plain_body(function: Callable[..., Any]) -> str:
 
 
 def with_imports(obj: Source) -> str:
-    """Return the source of a function or class behind the imports that it needs elsewhere."""
+    """Return a function's or class's source, after the imports it needs elsewhere."""
     source = inspect.getsource(obj)
     module = inspect.getmodule(obj)
-    imported = {}  # by the name that is bound: from where, and how it is written
+    imported = {}  # by bound name: its module and its import
     for node in ast.parse(inspect.getsource(module)).body if module else ():
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
             place = node.module if isinstance(node, ast.ImportFrom) else ""
@@ -65,7 +65,7 @@ def with_imports(obj: Source) -> str:
 
 
 def looked_up(source: str) -> Iterator[str]:
-    """Yield the names that statements look up outside of themselves."""
+    """Yield the names that statements use but do not bind."""
     tables = [symtable.symtable(source, "", "exec")]
     while tables:
         table = tables.pop()
@@ -89,7 +89,7 @@ def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
     for node in ast.walk(tree):
         for name in ("body", "orelse"):
             body = getattr(node, name, None)
-            if isinstance(body, list):  # that of a lambda is no list
+            if isinstance(body, list):  # a lambda's body is no list
                 yield body
 
 
@@ -111,7 +111,7 @@ def _numbers(statement: ast.stmt) -> range:
 
 
 def _opening(text: ast.stmt, lines: list[str]) -> dict[int, str]:
-    """Return the lines of a docstring's first paragraph, closed, by their numbers."""
+    """Return the lines of a docstring's first paragraph, closed, by line number."""
     written = [lines[number - 1] for number in _numbers(text)]
     paragraph = list(takewhile(str.strip, written))
     if len(paragraph) < len(written):

@@ -1,6 +1,6 @@
-"""Every private or undocumented name of torch that the course uses: a new torch breaks only this.
+"""All private or undocumented torch names that the course uses: a new torch can break only this.
 
-Nothing else in the package may use one. Each is here because no public name does the same.
+The rest of the package may use none. Each is here because there is no public equivalent.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ Kwargs = dict[str, Any]
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
 CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-# Files of torch whose frames say nothing to a learner: they call what the learner's line called.
+# Torch files whose frames mean nothing to a learner: they only pass calls on.
 _NAMES = ("_compile.py", "_dynamo", "_ops.py")
 MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in _NAMES)
-# While it is entered, what a subclass of Tensor does in place of torch's own functions is not run.
+# Inside this, Tensor subclasses do not override torch's functions.
 WithoutSubclasses = torch._C.DisableTorchFunctionSubclass
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-# By id: operations live on, and their hash is Python code, too slow for what is asked of each one
-# that runs.
+# By id: operations are never freed, and their hash, in Python, is too slow to compute at every
+# call.
 _composites: dict[int, bool] = {}
 
 
 def _is_composite(func: Any) -> bool:
-    """Return whether an operation is a function of others, without a kernel of its own."""
+    """Return whether an operation is composed of others, without its own kernel."""
     known = isinstance(func, OpOverload)
     return known and bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
 
 
 class DispatchMode(TorchDispatchMode):
-    """See every operation on tensors while it is entered; subclasses define ``ran``."""
+    """Observe every tensor operation inside ``with``; subclasses define ``ran``."""
 
     supports_higher_order_operators = True  # flex_attention, torch.cond
 
@@ -56,7 +56,7 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def ran(self, func: OpOverload, args: Args, kwargs: Kwargs, out: Any) -> None:
-        """Take note of one operation, its arguments and its result."""
+        """Handle one operation, its arguments and its result."""
         raise NotImplementedError
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Args = (), kwargs: Any = None) -> Any:
@@ -64,10 +64,9 @@ class DispatchMode(TorchDispatchMode):
         composite = _composites.get(id(func))
         if composite is None:
             composite = _composites[id(func)] = _is_composite(func)
-        # With tensors of inference mode nothing takes linear, matmul or reshape apart before a mode
-        # sees them. Their parts are what is noted everywhere else, so they are taken apart here.
-        # Not by func.decompose: its dropout copies. Subclasses, such as nested tensors, take them
-        # apart by themselves.
+        # In inference mode, linear, matmul and reshape reach a mode whole. Everywhere else it sees
+        # their parts, so they are decomposed here. Not by func.decompose, whose dropout copies.
+        # Subclasses, such as nested tensors, decompose them themselves.
         if composite and not types:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
@@ -77,34 +76,35 @@ class DispatchMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
+        """Save the seconds of importing PyTorch's compiler if nothing is compiled."""
         return False
 
 
 def compiler_is_loaded() -> bool:
-    """Return whether PyTorch's compiler was imported; torch itself does it late."""
+    """Return whether PyTorch's compiler has been imported; torch itself imports it late."""
     return "torch._dynamo" in sys.modules
 
 
 def sdpa_backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> int:
-    """Return the SDPBackend that scaled_dot_product_attention takes, or raise RuntimeError."""
+    """Return the SDPBackend that scaled_dot_product_attention would use, or raise RuntimeError."""
     return int(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal))
 
 
 def has_shape(tensor: Tensor) -> bool:
-    """Return whether a tensor has one shape: a nested one has many, a lazy parameter none yet."""
+    """Return whether a tensor has one shape: a nested one has several, a lazy parameter none
+    yet."""
     lazy = isinstance(tensor, (UninitializedBuffer, UninitializedParameter))
     return not (tensor.is_nested or lazy)
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor has one shape, and a memory that can be read."""
+    """Return whether a tensor has one shape and readable memory."""
     strided = has_shape(tensor) and tensor.layout == torch.strided
     return strided and not is_functorch_wrapped_tensor(tensor)
 
 
 def storage_key(tensor: Tensor) -> int:
-    """Return a number that two living tensors share if they read the same memory.
+    """Return a number that two live tensors share if they use the same memory.
 
     ``data_ptr`` would not do: it is 0 on the meta device and for every tensor of size 0.
     """

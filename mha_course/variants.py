@@ -1,10 +1,10 @@
-"""Five ways in which people write multi-head attention, and the single head: the same numbers.
+"""Five common ways to write multi-head attention, and a single head, all equivalent.
 
-VARIANTS are those of the documents behind the course, with their signatures and names.
+VARIANTS are those in the course's sources, with their signatures and names.
 
 Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps
-the names of its style; ``from_reference`` gives it the weights of a reference module. Inputs that
-do not fit raise ShapeError.
+its source's names; ``from_reference`` gives it a reference module's weights. Inputs that do not fit
+raise ShapeError.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SelfAttention(nn.Module):
 
 
 class Variant(nn.Module):
-    """What all styles share: heads that divide the width, and the weights of a reference."""
+    """The base of all styles: heads that divide the width, and a reference's weights."""
 
     _targets: ClassVar[tuple[str, str, str, str]]  # the Linears that hold W_Q, W_K, W_V and W_O
     _width_name: ClassVar[str]
@@ -59,9 +59,9 @@ class Variant(nn.Module):
 
     @classmethod
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the weights, dtype, device and mode of the reference; no dropout.
+        """Return a module with the reference's weights, dtype, device and mode, without dropout.
 
-        Raises: ShapeError where the reference has a bias that this style has no place for.
+        Raises: ShapeError if the reference has a bias that this style lacks.
         """
         variant = cls._like(mha).to(mha.q_proj.weight)
         sources = (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
@@ -100,7 +100,7 @@ class FusedQKV(Variant):
         """Map x (B, S, C) to out (B, S, C)."""
         require_module_inputs(type(self).__name__, self.Wqkv.weight, {"x": x})
         batch, tokens, width = x.shape
-        # The 3 comes first: rows 0 to C - 1 of Wqkv are W_Q. In GPT-NeoX's (H, 3, D) they are not.
+        # The 3 comes first: rows 0 to C - 1 of Wqkv are W_Q, unlike in GPT-NeoX's (H, 3, D).
         heads = (3, self.num_heads, self.head_dim)
         qkv = self.Wqkv(x).reshape(batch, tokens, *heads)  # (B, S, 3, H, D)
         q, k, v = qkv.transpose(3, 1).unbind(dim=2)  # (B, H, S, D) each
@@ -111,7 +111,7 @@ class FusedQKV(Variant):
 
 
 class ReturnsWeights(Variant):
-    """Project with three Linears and hand the weights back for a picture.
+    """Project with three Linears and also return the weights, for pictures.
 
     Args: embed_size is C, num_heads divides it.
     """
@@ -137,13 +137,13 @@ class ReturnsWeights(Variant):
         scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.head_dim)  # (B, H, S, S)
         attention_weights = torch.softmax(scores, dim=-1)  # (B, H, S, S)
         context = torch.matmul(attention_weights, v)  # (B, H, S, D)
-        # view alone would raise: transposed heads lie side by side in memory only once copied.
+        # view alone would raise: transposed heads are side by side in memory only after a copy.
         merged = context.transpose(1, 2).contiguous().view(batch, tokens, width)  # (B, S, C)
         return self.fc_out(merged), attention_weights
 
 
 class SplitCombine(Variant):
-    """Take separate query, key and value, and a mask with 0 = hidden; one method a step.
+    """Take separate query, key and value, and a mask with 0 = hidden; one method per step.
 
     Args: d_model is C, num_heads divides it.
     """
@@ -161,8 +161,8 @@ class SplitCombine(Variant):
     def scaled_dot_product_attention(
         self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return context (B, H, T, D) and weights (B, H, T, S); the mask has any dtype."""
-        # The habit is masked_fill(mask == 0, -1e9): without a key, that is the mean of all values.
+        """Return context (B, H, T, D) and weights (B, H, T, S), for a mask of any dtype."""
+        # Usually masked_fill(mask == 0, -1e9), which gives the values' mean if no key is visible.
         return attention(Q, K, V, None if mask is None else mask != 0)
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class SplitCombine(Variant):
 
 
 class PermuteView(Variant):
-    """Split with view and permute, merge with permute, contiguous and view: vision code's habit.
+    """Split with view and permute, merge with permute, contiguous and view, as in vision code.
 
     Args: hidden_dim is C, num_heads divides it. Tokens are image patches there.
     """
@@ -251,7 +251,7 @@ class FoldedHeads(Variant):
         return self.unifyheads(heads.transpose(1, 2).reshape(x.shape))
 
     def _fold(self, x: Tensor) -> Tensor:
-        """Split the heads and lay them along the batch."""
+        """Split the heads and move them into the batch."""
         heads = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim)  # (B, T, H, D)
         return heads.transpose(1, 2).flatten(0, 1)  # (B*H, T, D)
 
@@ -277,7 +277,7 @@ def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Return the reference with the weights, dropout, dtype, device and mode of PyTorch's module.
+    """Return the reference with a PyTorch module's weights, dropout, dtype, device and mode.
 
     Raises: ShapeError for kdim, vdim, add_bias_kv or add_zero_attn, which the reference lacks.
     """
@@ -303,13 +303,13 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def has_bias(mha: MultiHeadAttention) -> bool:
-    """Return True where any Linear of a reference has a bias."""
+    """Return True if any Linear of a reference has a bias."""
     return any(linear.bias is not None for linear in mha.children())
 
 
 @torch.no_grad()
 def copy_linears(linears: list[nn.Linear], weight: Tensor, bias: Tensor | None) -> None:
-    """Write the parameters of several Linears into one weight and bias; no bias counts as 0."""
+    """Copy several Linears' parameters into one weight and bias; a missing bias counts as 0."""
     weight.copy_(torch.cat([linear.weight for linear in linears]))
     if bias is not None:
         zeros = weight.new_zeros(weight.size(1))

@@ -1,7 +1,7 @@
-"""Find the answers in a learner's notebook, and the statements that each of them needs.
+"""Find the answers in a learner's notebook, and the statements each one needs.
 
 Nothing is run here. A notebook also trains models and draws, which takes minutes, so an answer gets
-the statements that bind or may change a name that it needs, and what those need in turn.
+only the statements that bind or change a name it needs, and what those need in turn.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)  # what ast.pars
 PLAIN_MAGIC = re.compile(r"\A(?:\s*%%(?:time|capture)\b.*\n)+|^%time[ \t]+", re.MULTILINE)
 RUNS_A_FILE = re.compile(r"run_line_magic\('(?:run|pylab|load)'")
 BOUND_BY_BROKEN = re.compile(r"^\s*(?:(?:async )?(?:def|class) (\w+)|(\w+) *=(?!=))", re.MULTILINE)
-SETTING = re.compile("set_|use_|seed|manual_seed")  # how functions begin that set something global
+SETTING = re.compile("set_|use_|seed|manual_seed")  # how setters of global state begin
 ANYTHING = "*"  # a name that stands for all of them
 NAMESPACES = {"globals", "locals", "vars"}
 READING = {"get", "keys", "values", "items", "copy"}  # methods of a dict that change nothing
-# What is called for what it shows: by name, or by the package that it is imported from.
+# What is called only to show something: by name, or by package.
 SHOWING = {"print", "display", "check", "hint", "predict", "progress", "solution", "trace"}
 DRAWING = {"mha_course", "matplotlib", "seaborn", "IPython", "ipywidgets"}
-_NUMBERS = count(1)  # of cells: those of two notebooks must not be mixed up in a traceback
+_NUMBERS = count(1)  # of cells, so that a traceback never mixes up two notebooks
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -45,7 +45,7 @@ class Cell:
 
     source: str
     kind: str = "code"
-    is_setup: bool = False  # shipped with the course, to import what its page uses
+    is_setup: bool = False  # the course's own, with its page's imports
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class Statement:
 
     @property
     def is_shell(self) -> bool:
-        """Whether it is a magic or a shell line, which is not run."""
+        """Whether it is a magic or a shell line; these are not run."""
         return "get_ipython" in self.uses
 
     @property
@@ -92,7 +92,7 @@ def read_cells(notebook: bytes) -> list[Cell]:
 
 
 def read_statements(cells: Iterable[Cell]) -> list[Statement]:
-    """Return the statements of the cells of code, with the names that each uses and changes."""
+    """Return the statements of the code cells, with the names that each uses and changes."""
     statements = []
     for cell in (cell for cell in cells if cell.kind == "code"):
         source = _as_python(cell.source)
@@ -113,23 +113,23 @@ def read_statements(cells: Iterable[Cell]) -> list[Statement]:
 
 
 def _as_python(source: str) -> str:
-    """Return a cell as Python, with calls for the lines that are IPython's own."""
+    """Return a cell as Python, with IPython's magics as calls."""
     source = PLAIN_MAGIC.sub("", source)
     try:
         ast.parse(source)
     except BROKEN:
-        with suppress(*BROKEN, RuntimeError):  # of so many lines that it gives up
+        with suppress(*BROKEN, RuntimeError):  # with more lines than IPython handles
             return str(TransformerManager().transform_cell(source))
     return source
 
 
 def _looked_up(source: str) -> Iterator[str]:
-    with suppress(*BROKEN):  # such as a return outside of a function
+    with suppress(*BROKEN):  # such as a return outside a function
         yield from looked_up(source)
 
 
 def _find_changes(statements: Sequence[Statement]) -> None:
-    """Note for each statement which names it binds or may change, through functions too."""
+    """Note which names each statement binds or may change, also through functions."""
     nodes = [statement.node for statement in statements if statement.node]
     imported = dict[str, str]()  # by name: the package
     for alias, module in (pair for node in nodes for pair in _imports(node)):
@@ -163,7 +163,7 @@ def _bound(source: str) -> tuple[set[str], set[str]]:
     """Return the names that a statement binds, and those that its functions declare global."""
     try:
         bound = binds(source)
-    except BROKEN:  # import * has no symbols in some versions of Python
+    except BROKEN:  # some Pythons give import * no symbols
         return {ANYTHING}, set()
     if re.match(r"from .* import \*", source):
         bound.add(ANYTHING)
@@ -180,7 +180,7 @@ def _bound(source: str) -> tuple[set[str], set[str]]:
 def _mutated(node: ast.AST, imported: dict[str, str], functions: set[str]) -> set[str]:
     """Return the names whose objects a statement, or a function when it is called, may change."""
     names = set()
-    repeats = isinstance(node, ast.For | ast.While | ast.With)  # it sets for what is inside
+    repeats = isinstance(node, ast.For | ast.While | ast.With)  # set for the body
     for inner in ast.walk(node):
         match inner:
             case ast.Attribute(ctx=ast.Store() | ast.Del()):
@@ -198,7 +198,7 @@ def _mutated(node: ast.AST, imported: dict[str, str], functions: set[str]) -> se
 
 
 def _handled(call: ast.Call, imported: dict[str, str], functions: set[str]) -> set[str]:
-    """Return the names that a call may change whose result nobody keeps."""
+    """Return the names that a call may change, if nothing keeps its result."""
     if _shows(call, imported):
         return set()
     function = call.func
@@ -231,8 +231,8 @@ def _root(node: ast.AST) -> str:
 def find_answers(statements: Sequence[Statement]) -> list[Answer]:
     """Return what each exercise's last check was given, in the order of the course.
 
-    An exercise that is defined and never checked counts at the end, if it is of a lesson that the
-    notebook checks: a helper may have the name of another lesson's exercise.
+    An exercise that is defined but never checked comes last, if the notebook checks its lesson: a
+    helper may share its name with another lesson's exercise.
     """
     checks = dict[str, Answer]()
     defined = set[str]()
@@ -251,7 +251,7 @@ def find_answers(statements: Sequence[Statement]) -> list[Answer]:
 
 
 def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
-    """Yield the exercise and the answer of each call of check that counts, as written."""
+    """Yield exercise and answer, as written, from each call of check that counts."""
     for inner in ast.walk(node) if node else ():
         match inner:
             case ast.Call(
@@ -263,9 +263,9 @@ def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
 
 
 def needed(answer: Answer, statements: Sequence[Statement]) -> tuple[list[Statement], set[str]]:
-    """Return the statements before an answer's check that it needs, in order, and all names.
+    """Return the statements that an answer needs before its check, in order, and all names.
 
-    What a function uses is looked up when it is called, so a name counts wherever it is bound.
+    A function looks up names when it is called, so a name counts wherever it is bound.
     """
     names = {ANYTHING, *_looked_up(answer.expression)}
     chosen = set[int]()
@@ -281,9 +281,9 @@ def needed(answer: Answer, statements: Sequence[Statement]) -> tuple[list[Statem
 
 
 def course_functions(answer: Answer, chosen: Sequence[Statement]) -> list[str]:
-    """Return what an answer takes from the course by name, such as ``attention.split_heads``.
+    """Return the course functions that an answer uses, such as ``attention.split_heads``.
 
-    What the set-up cell of a page imports may be used there, except the exercise itself.
+    It may use what the page's set-up cell imports, except the exercise itself.
     """
     imported = dict[str, bool]()  # by name: whether it may be used
     texts = [answer.expression]

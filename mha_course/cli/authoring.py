@@ -29,7 +29,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 WIDGETS = r"\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)"  # how their classes are named
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+|From memory)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(rf"\b{WIDGETS}\(")
-HIDDEN = {"setup", "drawing"}  # tags of cells whose source tells only how something is done
+HIDDEN = {"setup", "drawing"}  # tags of cells whose source readers need not see
 WIDGET = re.compile(rf"{WIDGETS}: (?!no steps)")  # its text
 ON_SITE = re.compile(r'<p><a href="[^"]*">Move it on the reading site</a></p>')
 PAGE = re.compile(r"\]\((https://[^)]+/\d\d_\w+\.html)\)")  # of a lesson, in its first cell
@@ -37,16 +37,16 @@ SHIPPED_SEED = 10
 
 
 def render_command(numbers: Sequence[str]) -> None:
-    """Execute lessons in place, top to bottom; all of them without numbers."""
+    """Execute lessons in place, top to bottom; all of them if no numbers are given."""
     for path in lessons(numbers):
         path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
         print(f"rendered {path.name}")
 
 
 def lessons(numbers: Sequence[str]) -> list[Path]:
-    """Return the notebooks of some lessons, such as ``"3"`` or ``"03"``; of all without numbers.
+    """Return the notebooks of some lessons, such as ``"3"`` or ``"03"``, or of all.
 
-    Raises: ShapeError for a number without a lesson.
+    Raises: ShapeError if there is no such lesson.
     """
     paths = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     for number in numbers:
@@ -85,15 +85,15 @@ def execute(notebook: NotebookNode, **environment: str) -> None:
     """Execute a lesson, top to bottom, with these variables set, and normalise it."""
     options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3"}
     options |= {"store_widget_state": False, "resources": {"metadata": {"path": LESSONS}}}
-    quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
+    quiet = ["--IPKernelApp.log_level=40"]  # no warning about unencrypted sockets
     client = NotebookClient(notebook, extra_arguments=quiet, **options)
     client.execute(env=os.environ | environment)
     normalise(notebook)
 
 
 def normalise(notebook: NotebookNode) -> None:
-    """Drop what changes from run to run or needs a live kernel, and progress bars; join output that
-    came in pieces. Colab is asked for a GPU where a cell looks for one.
+    """Drop progress bars and all that varies between runs or needs a kernel; join split output. Ask
+    Colab for a GPU if a cell looks for one.
     """
     uses_gpu = any("torch.cuda.is_available()" in cell.source for cell in notebook.cells)
     colab = COLAB_GPU if uses_gpu else COLAB
@@ -124,11 +124,10 @@ def normalise(notebook: NotebookNode) -> None:
 
 
 def minutes(notebook: NotebookNode) -> tuple[int, int]:
-    """Return the minutes of a lesson, rounded up to five: of its core path, and of all.
+    """Return a lesson's minutes, rounded up to five: for its core path, and for all of it.
 
-    Words take 1/110, a shown line of code 1/12, an exercise what it says, and a thing to move 2. A
-    section under a heading that begins with "Deeper:" is not on the core path, up to the next
-    heading that is as high.
+    A word counts 1/110, a shown line of code 1/12, an exercise what it says, and a widget 2. From a
+    heading that begins with "Deeper:" to the next of its level, nothing is on the core path.
     """
     total = {False: 0.0, True: 0.0}
     deeper = False
@@ -155,7 +154,7 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
 
 
 def minutes_line(notebook: NotebookNode) -> str:
-    """Return the sentence in which a lesson's opening says how long it takes."""
+    """Return the sentence in a lesson's opening that says how long it takes."""
     core, with_deeper = minutes(notebook)
     return f"About {core} minutes" + (
         f", {with_deeper} with *Deeper*." if with_deeper > core else "."
@@ -163,9 +162,7 @@ def minutes_line(notebook: NotebookNode) -> str:
 
 
 def fold_source(cell: NotebookNode) -> None:
-    """Hide the source of a tagged cell, as JupyterLab and Colab each do it, and show that of all
-    others.
-    """
+    """Hide a tagged cell's source, in JupyterLab's way and Colab's; show all other source."""
     if HIDDEN & set(cell.metadata.get("tags", ())):
         cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     else:

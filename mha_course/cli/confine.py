@@ -1,4 +1,4 @@
-"""Run the judge of one learner in a sandbox of bubblewrap, and watch what the sandbox takes.
+"""Run the judge of one learner in a bubblewrap sandbox, and watch what it uses.
 
 https://github.com/containers/bubblewrap
 """
@@ -25,7 +25,7 @@ import mha_course
 
 PACKAGE = Path(mha_course.__file__).parent
 JUDGE = "mha_course.cli.judge"
-DISK = 64 << 20  # bytes, in each of the two folders that can be written
+DISK = 64 << 20  # bytes, in each of the two writable folders
 MEMORY = 3 << 30  # bytes, of all processes of a learner together
 PROCESSES = 64
 SECONDS = 10  # of computing, for one answer
@@ -33,7 +33,7 @@ ASLEEP = 60  # seconds by the clock, for an answer that computes nothing
 COMPUTING = 120  # seconds, of all answers of a learner together
 PATIENCE = 600  # seconds by the clock
 LONGEST = 64 << 20  # bytes of verdicts
-PAUSE = 0.3  # seconds between two looks
+PAUSE = 0.3  # seconds between checks
 TOO_MUCH_MEMORY = "It was stopped: it took more than 3 GiB of memory."
 TOO_MANY = f"It was stopped: it started more than {PROCESSES} processes."
 TOO_LONG = f"It was stopped: the answers of one learner together have {COMPUTING} seconds."
@@ -54,10 +54,10 @@ CONTAINER = (
 
 
 def bubblewrap() -> list[str]:
-    """Return the prefix of a command that can read Python and the course, and nothing else."""
+    """Return a command prefix that allows reading Python and the course, and nothing else."""
     nothing_shared = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
     ends = ["--die-with-parent", "--new-session", "--clearenv", "--setenv", "HOME", "/tmp"]
-    # /tmp comes before what is bound, which may lie below it
+    # /tmp comes first: bound folders may be below it
     disk = ["--size", str(DISK), "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev"]
     disk += ["--size", str(DISK), "--tmpfs", "/dev/shm"]
     visible = ["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
@@ -73,7 +73,7 @@ def bubblewrap() -> list[str]:
 
 
 def why_not_confined() -> str:
-    """Return what is missing for a sandbox on this machine; empty if one starts."""
+    """Return why no sandbox starts on this machine; empty if one does."""
     if sys.platform != "linux":
         return f"{sys.platform}, which has no bubblewrap"
     if not shutil.which("bwrap"):
@@ -116,7 +116,7 @@ def run_judge(
 
 
 def _listen(process: subprocess.Popen[bytes], stop: Event) -> tuple[bytes, str]:
-    """Return what a process writes until it ends, or takes too much."""
+    """Return what a process writes until it ends or uses too much."""
     assert process.stdout
     data = bytearray()
     since = last_check = time.monotonic()
@@ -138,7 +138,7 @@ def _listen(process: subprocess.Popen[bytes], stop: Event) -> tuple[bytes, str]:
 
 
 def _taken(number: int) -> str:
-    """Return what a process and all below it take too much of; nothing within limits."""
+    """Return what a process and its descendants use too much of; empty if nothing."""
     memory, seconds, count = 0, 0.0, 0
     for process in _below(number):
         with suppress(psutil.Error):
@@ -161,7 +161,7 @@ def _below(number: int) -> list[psutil.Process]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all below it; a sandbox ends with its first process."""
+    """Kill a process and its descendants; a sandbox ends with its first process."""
     for descendant in _below(process.pid):
         with suppress(psutil.Error):
             descendant.kill()

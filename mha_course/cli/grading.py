@@ -32,7 +32,7 @@ from mha_course.cli.hand_ins import HandIn, read_class
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, NAMES
 
-CLOSE = 1e-3  # how near numbers must come that the checker has compared already
+CLOSE = 1e-3  # tolerance for numbers that the checker has already compared
 MOST_JOBS = 8
 STATUSES = ("correct", "wrong", "error", "unattempted")
 MISTAKE = re.compile("[a-z0-9-]{0,80}")
@@ -56,9 +56,9 @@ def grade(
     """Judge all answers in the notebooks of a folder, write the tables and pages, and return the
     rows.
 
-    Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where
-        the results of notebooks that are finished are kept, so that the next run goes on from
-        there; jobs is how many learners are judged side by side.
+    Args: folder has NAME.ipynb or NAME/*.ipynb; everything is written to out, including the results
+        of finished notebooks, so that the next run can go on from there; jobs is how many learners
+        are judged in parallel.
     Raises: ShapeError, before anything is judged.
     """
     with tempfile.TemporaryDirectory() as scratch:
@@ -89,7 +89,7 @@ def grade(
 def _judge(
     pending: Mapping[str, Sequence[HandIn]], files: Mapping[HandIn, Path], confined: bool, jobs: int
 ) -> None:
-    """Judge learners side by side, and keep the results of each once it is finished."""
+    """Judge learners in parallel, and keep each one's results once they are complete."""
     salt = secrets.token_hex(8)
     stop = Event()
 
@@ -114,7 +114,7 @@ def _judge(
 def rows_of(
     lines: Iterable[Mapping[str, Any]], number: int, salt: str, trouble: str
 ) -> list[tuple[str, ...]]:
-    """Return a row for each answer in a notebook, from lines that may be forged.
+    """Return a row for each answer in a notebook; its lines may be forged.
 
     The first lines say which answers there are, before any answer has run.
     """
@@ -160,14 +160,14 @@ def _list(value: Any) -> list[Any]:
 
 @cache
 def _right_numbers(name: str, salt: str) -> list[list[Any]]:
-    # it loads the learners' side of the judge, which needs a system that forks
+    # it loads the judge, which needs a system that forks
     from mha_course.cli.judge import numbers_of  # noqa: PLC0415
 
     return numbers_of(name, EXERCISES[name].reference, salt)
 
 
 def agrees(name: str, numbers: Any, salt: str) -> bool:
-    """Return whether numbers are those of the reference on inputs drawn with the salt."""
+    """Return whether numbers equal the reference's on inputs drawn with the salt."""
     targets = _right_numbers(name, salt)
     lists = [_list(series) for series in _list(numbers)]
     if [len(series) for series in lists] != [len(series) for series in targets]:
@@ -210,7 +210,7 @@ def _best(rows: Sequence[Row]) -> list[Row]:
 
 
 def _save(path: Path, text: str) -> None:
-    """Write a file as a whole: a run that is interrupted leaves none that is half written."""
+    """Write a file as a whole: an interrupted run leaves no half-written file."""
     temporary = path.with_name("part~")
     try:
         temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
@@ -221,7 +221,7 @@ def _save(path: Path, text: str) -> None:
 
 @cache
 def _course() -> bytes:
-    """Return what the course is made of, in short: another course judges anew."""
+    """Return a digest of the course: if it changes, everything is judged again."""
     files = sorted(Path(mha_course.__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()
 
@@ -241,7 +241,7 @@ def _write(
         try:
             page = feedback_page(learner, [row for row in rows if row.learner == learner])
             _save(out / "feedback" / f"{learner}.html", page)
-        except (OSError, ValueError) as error:  # such as a name that is too long for a file
+        except (OSError, ValueError) as error:  # such as a file name that is too long
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
     _save(out / "class.html", class_page(rows, strays, notes))
     _save(out / "grades.csv", table(Row._fields[:4], (row[:4] for row in (*rows, *strays))))
@@ -249,7 +249,7 @@ def _write(
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write a table in which no spreadsheet runs a cell, whatever separates its cells."""
+    """Write a table whose cells no spreadsheet runs, whatever the separator."""
     file = io.StringIO()
     cells = [
         [FORMULA.sub(r"\1'", CONTROL.sub(" ", str(cell))) for cell in row]
@@ -288,9 +288,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help=text)
     text = "where grades.csv, class.html and feedback/NAME.html go"
     parser.add_argument("--out", required=True, type=Path, help=text)
-    text = f"how many learners are judged side by side (processors, at most {MOST_JOBS})"
+    text = f"how many learners are judged in parallel (processors, at most {MOST_JOBS})"
     parser.add_argument("--jobs", metavar="N", type=int, choices=range(1, 65), help=text)
-    text = "run answers with all that you may do yourself: only for notebooks that you trust"
+    text = "run answers with your own permissions: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
     chosen = parser.parse_args(argv)
     folder, out, confined = chosen.folder, chosen.out, not chosen.unconfined

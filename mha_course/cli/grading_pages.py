@@ -1,4 +1,4 @@
-"""The page of a class that was graded, and feedback for each learner; no script."""
+"""The page of a graded class, and feedback for each learner, without scripts."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ PAGE = """<!doctype html>
 
 
 class Row(NamedTuple):
-    """The verdict on one answer, or without an exercise on a notebook that cannot be read."""
+    """The verdict on one answer; if exercise is empty, on an unreadable notebook."""
 
     learner: str
     exercise: str
     status: str
     mistake: str = ""
     message: str = ""
-    uses: str = ""  # what it takes from the course
+    uses: str = ""  # the course functions it uses
 
 
 def class_page(rows: Sequence[Row], strays: Sequence[Row] = (), notes: Sequence[str] = ()) -> str:
-    """Return the page of a class: what is misunderstood, and exercises by learners.
+    """Return the page of a class: common mistakes, and a table of learners and exercises.
 
-    Args: strays are files that belong to no learner; notes are about the folder.
+    Args: strays are files that belong to no learner; notes are on the folder.
     """
     answers = [row for row in rows if row.exercise]
     learners = len({row.learner for row in rows})
@@ -95,7 +95,7 @@ def _page(title: str, sections: Sequence[str]) -> str:
 
 
 def _name(text: str) -> str:
-    """Return a learner's name for a page, whatever letters it is made of."""
+    """Return a learner's name as HTML, whatever characters it has."""
     return escape(isolate_text(text.encode("utf-8", "replace").decode()))
 
 
@@ -132,7 +132,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
 
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
-    """Draw learners by exercises, each name a link to its feedback."""
+    """Draw learners by exercises; each name links to that learner's feedback."""
     status_of = {(row.learner, row.exercise): row.status for row in rows}
     lines = ""
     for learner in dict.fromkeys(row.learner for row in rows):

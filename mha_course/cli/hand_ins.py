@@ -1,4 +1,4 @@
-"""Sort what is in the folder of a class, in zips too, by learner."""
+"""Sort a class's folder by learner, zips included."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, LESSONS
 LARGEST = 100 << 20  # bytes of a notebook, or of the notebooks in a zip
 DEEPEST = 2  # zips in zips
 DEEPEST_FOLDER = 50  # in a zip
-# What systems, and the course itself, leave next to notebooks.
+# What operating systems, and the course itself, leave next to notebooks.
 LEFT_THERE = re.compile(
     r"\.ipynb_checkpoints$|__MACOSX$|__pycache__$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$"
     r"|my_attention\.py$"
 )
-# How Moodle and Canvas name what they let one download.
+# How Moodle and Canvas name downloads.
 MOODLE = re.compile(r"(.+?)_(\d+)_assignsubmission_")
 CANVAS = re.compile(r"([^_]+)(?:_LATE)?_(\d{3,})_\d{3,}_.")
 CHECKED = re.compile(rb"(?:check\(\s*\\?[\"']|def |class )(\w+)")
@@ -36,10 +36,10 @@ NO_NOTEBOOK = "This is not a notebook (.ipynb), so nothing in it was judged."
 
 @dataclass(frozen=True)
 class HandIn:
-    """One file that was handed in: a notebook, or why it is not one."""
+    """One handed-in file: a notebook, or why it is not one."""
 
-    parts: tuple[str, ...]  # of its path below the folder, those inside of zips included
-    path: Path  # of what was unpacked, if it was in a zip
+    parts: tuple[str, ...]  # of its path below the folder, inside zips too
+    path: Path  # of the unpacked file, if it was in a zip
     trouble: str = ""
     exercises: frozenset[str] = frozenset()  # that seem to be in it
     learner: str = ""
@@ -57,11 +57,11 @@ class Class:
 
     hand_ins: list[HandIn]
     strays: list[HandIn] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # on folders that were taken apart
+    notes: list[str] = field(default_factory=list)  # on folders whose files were kept apart
 
 
 def read_class(folder: Path, scratch: Path) -> Class:
-    """Return what was handed in, its zips unpacked into a scratch folder.
+    """Return what was handed in, with zips unpacked into a scratch folder.
 
     Raises: ShapeError if there is no notebook.
     """
@@ -102,7 +102,7 @@ def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator
 
 
 def _inside(outer: HandIn, scratch: Path) -> list[HandIn]:
-    """Return what is in a folder or in a zip, or why nothing is."""
+    """Return the files in a folder or zip, or why there are none."""
     is_folder = outer.path.is_dir()
     try:
         folder = outer.path if is_folder else _unpacked(outer.path, scratch)
@@ -145,10 +145,10 @@ def _looked_into(file: HandIn) -> HandIn:
 
 
 def _of_systems(files: Sequence[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
-    """Return what Moodle or Canvas has named, with names and numbers; and all other files."""
+    """Return the files that Moodle or Canvas named, with names and numbers, and all others."""
     matches = {file: _first(MOODLE, file.parts) or _first(CANVAS, file.parts) for file in files}
     canvas = [match for match in matches.values() if match and match.re is CANVAS]
-    # hw_2026_1101_ada and hw_2026_1102_ben are not of one learner called hw.
+    # hw_2026_1101_ada and hw_2026_1102_ben are not from one learner called hw.
     if len(canvas) > 1 == len({match.groups() for match in canvas}):
         matches = {file: _first(MOODLE, file.parts) for file in files}
     people = {match.groups() for match in matches.values() if match}
@@ -167,7 +167,7 @@ def _first(pattern: re.Pattern[str], parts: Iterable[str]) -> re.Match[str] | No
 
 
 def _by_name(hand_ins: Sequence[HandIn], depth: int, notes: list[str]) -> list[HandIn]:
-    """Return files with the learner that their names say: that of the folder, or of the file."""
+    """Return files with their learner, named by the folder or the file."""
     groups = defaultdict[str, list[HandIn]](list)
     for file in hand_ins:
         groups[_trunk(file, depth)].append(file)
@@ -187,7 +187,7 @@ def _by_name(hand_ins: Sequence[HandIn], depth: int, notes: list[str]) -> list[H
 
 
 def _trunk(file: HandIn, depth: int) -> str:
-    """Return the name of a folder, or that of a file without the number of its lesson."""
+    """Return a folder's name, or a file's without its lesson number."""
     name = file.parts[depth]
     if depth == len(file.parts) - 1:
         name = PurePath(name).stem if not file.path.is_dir() else name
@@ -201,7 +201,7 @@ def _trunk(file: HandIn, depth: int) -> str:
 
 
 def _are_several(files: Sequence[HandIn], depth: int) -> bool:
-    """Return True where files with the same exercise are of different people by their names."""
+    """Return True if files with the same exercise seem, by name, to be from different people."""
     owners = defaultdict[str, set[str]](set)
     for file in files:
         words = re.findall(r"[^\W_]+", PurePath(file.parts[depth]).stem.lower())

@@ -1,8 +1,8 @@
-"""Judge all answers of one learner: the program that runs in a sandbox, and knows nobody else's.
+"""Judge all answers of one learner; runs in a sandbox that sees nobody else's.
 
 It reads a line of JSON and the notebooks from its input, and writes lines of JSON. This process
 runs none of the learner's code: each answer runs in a fork. The reader of these lines trusts no
-pass before it has compared its numbers.
+pass until it has compared the numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-import torch.fx.experimental.symbolic_shapes  # else each fork loads it at its first gradient
+import torch.fx.experimental.symbolic_shapes  # or each fork would load it at its first gradient
 from torch import Tensor
 
 from mha_course.cli.answers import (
@@ -48,7 +48,7 @@ from mha_course.torch_internals import WithoutSubclasses
 MEMORY = 3 << 30  # bytes that an answer may take
 OPEN_FILES = 256
 LONGEST = 8 << 20  # bytes of a verdict
-KINDS = (OTHER_SIZES, OTHER_NUMBERS, MORE_QUERIES)  # of the inputs that are drawn by the salt
+KINDS = (OTHER_SIZES, OTHER_NUMBERS, MORE_QUERIES)  # of the inputs drawn with the salt
 BEST_FIRST = ("correct", "wrong", "error", "unattempted")  # of statuses
 JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}  # keyctl's number
 ENDED = "Its process ended by itself, without a result."
@@ -62,7 +62,7 @@ Verdict = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """A request: seconds count computing time, and patience goes by the clock."""
+    """A request; seconds are CPU time, and patience is wall-clock time."""
 
     salt: str
     seconds: int
@@ -71,13 +71,13 @@ class Request(NamedTuple):
 
 
 def salted_inputs(name: str, salt: str) -> list[tuple[Any, ...]]:
-    """Return the arguments for an exercise that nobody can know before the salt is drawn."""
+    """Return arguments for an exercise that nobody can predict without the salt."""
     drawn = EXERCISES[name].drawn
     return [tuple(drawn(Draw(f"{name} {salt}", kind))) for kind in KINDS]
 
 
 def numbers_of(name: str, answer: Any, salt: str) -> list[list[Any]]:
-    """Return all numbers that an answer makes of each of the salted inputs, in a row."""
+    """Return all numbers that an answer gives on the salted inputs, in one row."""
     exercise = EXERCISES[name]
     with torch.no_grad():
         outcomes = [run(exercise.run, answer, arguments) for arguments in salted_inputs(name, salt)]
@@ -102,7 +102,7 @@ class Notebook:
         self.answers = find_answers(self.statements)
 
     def where(self, name: str) -> str:
-        """Say why a name is missing if no code cell defines it; empty if one does."""
+        """Say why a name is missing if no code cell defines it, else return ""."""
         if any(name in statement.changes for statement in self.statements):
             return ""
         defines = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b", re.MULTILINE)
@@ -111,7 +111,7 @@ class Notebook:
 
 
 def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
-    """Judge the answers of a notebook, then those again that failed because of others."""
+    """Judge a notebook's answers, then again those that failed because of others."""
     verdicts = dict[str, Verdict]()
     for answer in notebook.answers:
         verdict = _first(notebook, answer, request)
@@ -152,7 +152,7 @@ def _in_fork(
     request: Request,
     replaced: Sequence[str] = (),
 ) -> Verdict:
-    """Judge an answer in a process of its own, with the course's own in place of some others."""
+    """Judge an answer in its own process, with some other answers replaced by the course's."""
     chosen, _ = needed(answer, notebook.statements)
     reading, writing = os.pipe()
     child = os.fork()
@@ -168,7 +168,7 @@ def _in_fork(
             os._exit(0)
     os.close(writing)
     line, in_time = _read_line(reading, request.patience)
-    for end in (os.killpg, os.kill):  # whatever it started, and itself
+    for end in (os.killpg, os.kill):  # the process and whatever it started
         with suppress(ProcessLookupError, PermissionError):
             end(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -185,7 +185,7 @@ def _in_fork(
 
 
 def _read_line(descriptor: int, patience: int) -> tuple[bytes, bool]:
-    """Return what is in a pipe up to the first line's end, and whether it came in time."""
+    """Return a pipe's first line, and whether it came in time."""
     data = bytearray()
     until = time.monotonic() + patience
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
@@ -200,7 +200,7 @@ def _read_line(descriptor: int, patience: int) -> tuple[bytes, bool]:
 
 
 def _limit(seconds: int, keep: int) -> None:
-    """Limit this process, and close what it has open."""
+    """Limit this process, and close its open files."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nowhere, descriptor)
@@ -232,7 +232,7 @@ def _judge(
     notes, left_aside = _run(chosen, name, space, references)
     try:
         value = eval(answer.expression, space)
-    except BaseException as error:  # whatever a learner's code raises is reported
+    except BaseException as error:  # whatever the learner's code raises is reported
         message = f"{explain(error, ())}{notebook.where(answer.expression)}{''.join(notes)}"
         return {"status": "error", "message": message, "begun": False}
     report = check(name, value, record=False)
@@ -256,7 +256,7 @@ def _judge(
 def _run(
     chosen: Sequence[Statement], name: str, space: dict[str, Any], references: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """Run statements; return a sentence on each that was left out or failed, and on a stub that
+    """Run statements; return a sentence for each one skipped or failed, and for each stub that
     would have replaced an answer.
     """
     troubles = list[tuple[Statement, str]]()
@@ -274,7 +274,7 @@ def _run(
                 trouble = f"failed: {explain(error, ())}"
         if trouble:
             troubles.append((statement, trouble))
-        elif ANYTHING not in statement.changes:  # what was bound at last has replaced a failure
+        elif ANYTHING not in statement.changes:  # the last binding replaces a failure
             troubles = [each for each in troubles if not each[0].changes <= statement.changes]
         if not is_stub(before) and is_stub(space.get(name)):
             space[name] = before
@@ -292,14 +292,14 @@ def _execute(statement: Statement, space: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Judge the notebooks on the input: first tell which answers there are, then the verdicts."""
+    """Judge the notebooks on the input: write first which answers there are, then the verdicts."""
     if sys.platform == "linux":
         number = JOIN_SESSION_KEYRING.get(platform.machine())
-        if number:  # a sandbox shares the keyring of whoever starts it
+        if number:  # a sandbox shares its starter's keyring
             ctypes.CDLL(None).syscall(number, 1, None)
     torch.set_num_threads(1)
-    torch.ones(2, requires_grad=True).sum().backward()  # what its first call loads is loaded once
-    module = ModuleType("my_attention")  # what a learner's own functions are kept in
+    torch.ones(2, requires_grad=True).sum().backward()  # the forks share what its first call loads
+    module = ModuleType("my_attention")  # where a learner's own functions are kept
     vars(module).update({name: exercise.reference for name, exercise in EXERCISES.items()})
     sys.modules["my_attention"] = module
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
@@ -315,7 +315,7 @@ def main() -> None:
         try:
             notebooks[number] = Notebook(sys.stdin.buffer.read(size))
             tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
-        except Exception as error:  # whatever it is, it is not a notebook
+        except Exception as error:  # it is not a notebook
             text = f"This notebook cannot be read ({type(error).__name__})."
             tell(notebook=number, trouble=text)
     for number, notebook in notebooks.items():

@@ -9,7 +9,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def drop_widget_views(model: dict[str, Any], **_: Any) -> None:
-    """Drop progress bars, and live views next to a static picture: error boxes without a kernel."""
+    """Drop progress bars, and live views that have a static picture and would need a kernel."""
     content = model.get("content")
     if model.get("type") != "notebook" or not isinstance(content, dict):
         return

@@ -25,13 +25,13 @@ from pathlib import Path
 from mha_course.questions import due_line
 
 PACKAGE = Path(__file__).resolve().parents[1]
-IN_WHEEL = PACKAGE / "course"  # where a wheel has the notebooks, README.md and pyproject.toml
+IN_WHEEL = PACKAGE / "course"  # where a wheel keeps the notebooks, README.md and pyproject.toml
 FROM_WHEEL = IN_WHEEL.exists()  # by pip; otherwise this is a clone
 COURSE = IN_WHEEL if FROM_WHEEL else PACKAGE.parent  # is read
 ROOT = Path.cwd() if FROM_WHEEL else PACKAGE.parent  # is written to
 LESSONS, COPIES = COURSE / "notebooks", "my_course"
 COMMAND = "mha-course" if FROM_WHEEL else "python3 -m mha_course"
-STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the lessons' style sheet is
+STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the style sheet is
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
@@ -55,13 +55,13 @@ MODULES = {  # which are run in the environment
     "grade": ("mha_course.cli.grading",),
 }
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
-# Prints how many modules of the installed packages are gone, as where half of .venv was deleted.
+# Prints how many modules of the installed packages are missing: part of .venv may be deleted.
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
-    "all": "also browsers, a second device, and what takes long",
+    "all": "also browsers, a second device, and slow tests",
     "weekly": "also training, Binder's environment, and every lesson with Colab's versions",
 }
 MARKS = {"all": "not weekly", "weekly": ""}  # which markers pytest runs
@@ -72,7 +72,7 @@ class SetupError(Exception):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command and return its exit status; every failure is one message."""
+    """Run one command and return its exit status; each failure is one message."""
     try:
         return _run(list(argv))
     except (SetupError, OSError) as error:
@@ -98,7 +98,7 @@ def _run(argv: list[str]) -> int:
         if asks and not FROM_WHEEL and not (ROOT / ".venv" / STAMP).exists():
             print(f"{name}: {COMMANDS[name]}. Its options are shown once the course is set up.")
             return 0
-        module, *arguments = MODULES[name]  # its paths are those of the caller
+        module, *arguments = MODULES[name]  # its paths are the caller's
         return _in_venv(set_up(), module, *arguments, *further, folder=Path.cwd())
     parser = _parser()
     chosen, further = parser.parse_known_args(argv)
@@ -231,7 +231,7 @@ def _require_disk(gib: float) -> None:
 
 
 def _output(python: Path, *arguments: str) -> str | None:
-    """Return what a call of this Python prints, or None if it fails or does not start."""
+    """Return what this Python prints, or None if it fails or does not start."""
     with suppress(OSError, subprocess.CalledProcessError):
         return subprocess.check_output(
             [python, *arguments], stderr=subprocess.DEVNULL, text=True
@@ -240,7 +240,7 @@ def _output(python: Path, *arguments: str) -> str | None:
 
 
 def _missing(python: Path) -> str:
-    """Return how many modules are gone, or nothing if this Python does not run."""
+    """Return how many modules are missing, or None if this Python does not run."""
     return _output(python, "-I", "-c", MISSING) or ""
 
 
@@ -267,7 +267,7 @@ def _make_venv(venv: Path) -> None:
 
 
 def _install(python: Path, requirements: Sequence[Path], kind: str) -> bool:
-    """Let pip install the requirements, and return whether it could."""
+    """Install the requirements with pip, and return whether that worked."""
     # An empty target sets aside one in pip's settings, which would install elsewhere.
     options = ["--disable-pip-version-check", "--retries=2", "--target="]
     options += [f"--requirement={path}" for path in requirements]
@@ -282,13 +282,13 @@ def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=3):
             return True
-    except (OSError, ValueError, HTTPException):  # such as that of a proxy with a bad address
+    except (OSError, ValueError, HTTPException):  # such as a proxy's bad address
         return False
 
 
 def _quieten(venv: Path) -> None:
-    """Keep JupyterLab from asking about news over the first lesson, and from a message where Node
-    takes its script for a module of the course's own kind.
+    """Turn off JupyterLab's question about news, and a warning of Node's about the module type of
+    its script.
     """
     (venv / "package.json").write_text("{}")
     settings = venv / "share" / "jupyter" / "lab" / "settings"
@@ -299,11 +299,11 @@ def _quieten(venv: Path) -> None:
 
 
 def copy_lessons() -> Path:
-    """Copy the lessons that the learner lacks, say which others have changed, and return the first.
+    """Copy the lessons the learner lacks, name those that have changed, and return the first.
 
     AGENTS.md comes with them: it asks an assistant to be a tutor.
 
-    An update of the course never writes over a learner's copy: ``reset`` brings the new one.
+    An update never overwrites a learner's copy: ``reset`` brings the new version.
     """
     copies = ROOT / COPIES
     try:
@@ -314,7 +314,7 @@ def copy_lessons() -> Path:
             f"can be written to, got {error.strerror}, fix: copy the course into a folder of your "
             f"own and run the same command there"
         ) from error
-    record = copies / ".copied.json"  # what each lesson was like when it was copied
+    record = copies / ".copied.json"  # the digest of each lesson when it was copied
     digests = dict[str, str]()
     with suppress(OSError, ValueError):
         digests = json.loads(record.read_text())
@@ -363,19 +363,19 @@ def reset_lesson(number: str) -> int:
 
 
 def repository() -> str:
-    """Return the course's address, from pyproject.toml."""
+    """Return the repository's URL, from pyproject.toml."""
     project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["urls"]["Repository"])
 
 
 def pages(repository: str) -> str:
-    """Return where GitHub publishes the reading site of a repository."""
+    """Return the URL where GitHub publishes a repository's reading site."""
     owner, name = repository.split("/")[-2:]
     return f"https://{owner.lower()}.github.io/{name}/"
 
 
 def set_address(name: str) -> None:
-    """Replace the repository's address by that of OWNER/NAME on GitHub."""
+    """Replace the repository's URL with that of OWNER/NAME on GitHub."""
     if not re.fullmatch(r"[\w-]+/[\w.-]+", name):
         raise SetupError(f"this is not a repository. expected OWNER/NAME, got {name}")
     before = repository()
@@ -411,7 +411,7 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
 
 
 def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = None) -> int:
-    """Run the everyday tests and every notebook, or what an extent names, on up to four processors.
+    """Run the everyday tests and every notebook, or an extent's tests, on up to four processors.
 
     Args: extent is one of EXTENTS.
     """
@@ -425,9 +425,9 @@ def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = No
 
 
 def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = None) -> int:
-    """Run a module of the environment until it ends, in the course's folder or in another.
+    """Run a module of the environment until it ends, in the course's folder or another.
 
-    In another, a file of the caller's may be called torch.py, so none is imported from there.
+    Nothing is imported from another folder: it may contain a torch.py.
     """
     environment = _environment(python)
     command = [str(python), "-m", module, *arguments]
@@ -442,7 +442,7 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
             try:
                 return process.wait()
             except KeyboardInterrupt:
-                continue  # the child got it too, and decides
+                continue  # the child was interrupted too, and decides
     finally:
         signal.signal(signal.SIGTERM, before)
 

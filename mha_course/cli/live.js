@@ -1,4 +1,4 @@
-// Widgets without a kernel: their state is in the page, and nobody else hears what becomes of it.
+// Widgets without a kernel: their state stays in the page.
 
 export class Model {
   constructor(state) {
@@ -26,7 +26,7 @@ export class Model {
 
 /**
  * Keep what an explorer shows in the address of its page, as `#s=the-grey-cat&head=1&word=2`, and show what an address
- * asks for. An address that holds no `word` is that of a section.
+ * asks for. An address without `word` is a section's.
  */
 function share(model, el) {
   const field = el.querySelector("[data-control=sentence]");
@@ -63,7 +63,7 @@ function share(model, el) {
   read();
 }
 
-/** Draw the widgets whose state stands in these places, over their static pictures; scripts have set window.widgets. */
+/** Draw the widgets whose state is in these places over their static pictures; scripts have set window.widgets. */
 export function enliven(places) {
   for (const el of places) {
     const script = el.querySelector(":scope > script");

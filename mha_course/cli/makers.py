@@ -32,7 +32,7 @@ class Maker(NamedTuple):
 
 
 def short_start(seed: int) -> dict[str, Any]:
-    """Train the running example's model as briefly as lesson 13 does, and report on it."""
+    """Train the running example's model as briefly as in lesson 13, and report on it."""
     return pronoun_report(example.train_model(seed, steps=800, progress=False)[0])
 
 
@@ -60,7 +60,7 @@ def rounded(figure: Any) -> Any:
 
 
 def remake(name: str, keys: Sequence[Any]) -> None:
-    """Make these figures of a field again, and keep each as soon as it is made."""
+    """Recompute these figures of a field, and save each one as soon as it is ready."""
     for key in keys:
         figures = precomputed.load()
         getattr(figures, name)[key] = rounded(MAKERS[name].make(key))
@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     """Make what is named; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m mha_course.cli.makers", description=__doc__)
     parser.add_argument("name", choices=MAKERS)
-    parser.add_argument("keys", nargs="*", help="all of them where none is given")
+    parser.add_argument("keys", nargs="*", help="by default all of them")
     chosen = parser.parse_args(argv)
     known = {str(key): key for key in MAKERS[chosen.name].keys}
     torch.set_num_threads(1)  # the models are so small that a second thread slows them down

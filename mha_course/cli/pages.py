@@ -1,11 +1,11 @@
 """A lesson as one page, which also presents itself: cells become blocks, and blocks go on slides.
 
 Every cell says in ``slideshow.slide_type`` what it is in a talk: ``slide`` and ``subslide`` begin a
-slide, ``-`` goes on the same one, ``fragment`` too, and waits for a key; ``notes`` are only for the
-lecturer, ``skip`` is for readers. A slide's heading is ``lecture.claim``, which begins a slide as
-well. Paragraphs are the speaker's notes; formulas, tables, quotations and exercises go on the
-slide. ``lecture.text`` goes there instead, or below a picture. The first cell of a section also has
-its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code`` or ``both``.
+slide; ``-`` and ``fragment`` stay on the same one, and a fragment waits for a key; ``notes`` are
+only for the lecturer, ``skip`` only for readers. A slide's heading is ``lecture.claim``, which also
+begins a slide. Paragraphs are the speaker's notes; formulas, tables, quotations and exercises go on
+the slide. ``lecture.text`` goes there instead, or below a picture. The first cell of a section also
+has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code`` or ``both``.
 
 The page holds each picture and each widget once. Each block on a slide says on which one, and
 present.js moves it there and back.
@@ -33,16 +33,16 @@ from mha_course.markup import prose
 from mha_course.questions import Question
 from mha_course.sources import plain_source
 
-SUMMARY = "summary.html"  # a page of its own, to print
+SUMMARY = "summary.html"  # a separate page, to print
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 _BADGE = re.compile(r"\[!\[Open in (\w+)\]\([^)]*\)\]\(([^)]+)\)")
-_DEFINED = re.compile(r"(?:def|class) (\w+)")  # by a cell that begins with it
+_DEFINED = re.compile(r"(?:def|class) (\w+)")  # at the start of a cell
 _ON_SLIDE = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how such a paragraph begins
 
 
 @dataclass(eq=False)
 class Slide:
-    """One slide: its heading, which is Markdown, and what the speaker knows of it."""
+    """One slide: its heading, in Markdown, and its notes for the speaker."""
 
     heading: str
     section: str
@@ -54,7 +54,7 @@ class Slide:
 
 @dataclass
 class Block:
-    """A piece of a page, in HTML, and the slide that shows it, or in whose notes it is."""
+    """A piece of a page, in HTML, and the slide that shows it or has it in its notes."""
 
     html: str
     section: str
@@ -64,10 +64,10 @@ class Block:
 
 @dataclass
 class Page:
-    """A lesson on its way to HTML: what is written so far, and what was met on the way."""
+    """A lesson being turned into HTML: what is written so far, and the current state."""
 
     name: str
-    solutions: bool | None = None  # on slides, or nowhere; None: as the last hint alone
+    solutions: bool | None = None  # on slides, or nowhere; None: only as the last hint
     title: str = ""
     badges: dict[str, str] = field(default_factory=dict)
     contents: list[tuple[str, str]] = field(default_factory=list)  # sections, with their lines
@@ -75,11 +75,11 @@ class Page:
     blocks: list[Block] = field(default_factory=list)
     slides: list[Slide] = field(default_factory=list)
     slide: Slide = field(default_factory=lambda: Slide("", "", title=True))  # that goes on
-    section: str = ""  # the heading of the section that goes on
-    folded: int = 0  # the level of the heading whose section is folded, if one is open
+    section: str = ""  # the heading of the current section
+    folded: int = 0  # the heading level of the open folded section, if any
 
     def read(self, cell: NotebookNode) -> None:
-        """Add a cell. Raises: ShapeError, which names the cell, for what is no slide's type."""
+        """Add a cell. Raises: ShapeError, naming the cell, for an unknown slide type."""
         kind, lecture = _checked(cell, f"slides: {self.name}, cell {cell.id}")
         if cell.cell_type == "markdown":
             text = cell.metadata.get("site", {}).get("text", cell.source)
@@ -131,7 +131,7 @@ class Page:
             self.add(html, self.slide, "data-notes")
 
     def _turn(self, kind: str, lecture: dict[str, Any], topic: str, *, title: bool = False) -> None:
-        """Begin a slide if a cell does; its section's notes for the speaker are kept."""
+        """Begin a slide if the cell does; keep its section's notes for the speaker."""
         above = lecture.get("claim") or topic
         if not self.slides or kind in ("slide", "subslide") or "claim" in lecture:
             self._begin(Slide(above, self.section, title))
@@ -141,7 +141,7 @@ class Page:
             self.slide.notes += heading + words(lecture["notes"])
 
     def _begin(self, slide: Slide) -> None:
-        """Begin a slide; one that begins a section and shows nothing yet takes the new heading."""
+        """Begin a slide; an empty one that began a section takes the new heading instead."""
         if self.slide.minutes and not self.slide.kinds and not self.slide.title:
             self.slide.heading = slide.heading
             return
@@ -179,25 +179,25 @@ class Page:
             self._show(block("words", words(text)), "words", kind, "data-alone")
 
     def add(self, html: str, slide: Slide | None = None, *marks: str) -> None:
-        """Add a block, and what says how a slide has it."""
+        """Add a block, with attributes that say how a slide shows it."""
         self.blocks.append(Block(html, self.section, slide, marks))
 
     def _open(self, level: int, text: str) -> None:
-        """Begin a section; one that goes deeper is folded up to the next heading as high."""
+        """Begin a section; a "Deeper" one is folded up to the next heading of its level."""
         if level <= self.folded:
             self.close()
         anchor = rendering.anchor(text)
         title = rendering.line(text)
         link = f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
         folds = text.startswith("Deeper:") and not self.folded
-        if level == 1:  # no line ends inside “Multi-head”
+        if level == 1:  # no line break inside “Multi-head”
             title = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', title)
         elif not folds:
             title += link
         heading = f'<h{level} id="{anchor}">{title}</h{level}>'
         if level < 3:
             self.section = text
-        if folds:  # a summary holds no link
+        if folds:  # a summary may contain no link
             self.folded = level
             heading = f'<details class="deeper"><summary>{heading}</summary>{link}'
         self.add(heading)
@@ -207,13 +207,13 @@ class Page:
             self.contents.append((text, f'<li class="{kind}">{link}</li>'))
 
     def close(self) -> None:
-        """End a section that is folded."""
+        """End the folded section."""
         if self.folded:
             self.add("</details>")
         self.folded = 0
 
     def _read_code(self, cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
-        """Add what a cell shows; the code that only draws is folded below it."""
+        """Add what a cell shows; fold code that only draws below it."""
         code = rendering.python(cell.source)
         results = rendering.outputs(cell.get("outputs", []))
         self.views += [output.view for output in results if output.view]
@@ -246,7 +246,7 @@ class Page:
         return f'<p class="badges">{"".join(links)}</p>'
 
     def _exercise(self, name: str) -> str:
-        """Say where an exercise is done, with its hints, each folded."""
+        """Say where to do an exercise, with its hints, each folded."""
         links = " or ".join(f'<a href="{url}">{site}</a>' for site, url in self.badges.items())
         text = f"Write it in JupyterLab, or in {links}: there, every mistake is named."
         hints = ladder(name)[: 3 if self.solutions is False else None]
@@ -255,12 +255,12 @@ class Page:
         return f'<aside class="exercise"><p>{text}</p>{"".join(folds)}</aside>'
 
     def end(self) -> None:
-        """Close what is open after the last cell."""
+        """Close what is still open after the last cell."""
         self.close()
         self._drop_empty()
 
     def body(self, below: str, *, presented: bool = False) -> str:
-        """Return the page's contents, its blocks, what its slides say, and what comes below it."""
+        """Return the page's contents, its blocks, its slides' data, and what comes below."""
         numbers = {slide: number for number, slide in enumerate(self.slides)}
         article = "".join(_written(block, numbers) for block in self.blocks)
         talk = json.dumps(list(map(_told, self.slides))).replace("<", "\\u003c")
@@ -285,7 +285,7 @@ def _checked(cell: NotebookNode, place: str) -> tuple[str, dict[str, Any]]:
 
 
 def _written(block: Block, numbers: dict[Slide, int]) -> str:
-    """Return a block as HTML that says on which slide it is, or in whose notes."""
+    """Return a block as HTML that says which slide shows it, or has it in its notes."""
     if block.slide is None:
         return block.html
     role, *marks = block.marks
@@ -296,7 +296,7 @@ def _written(block: Block, numbers: dict[Slide, int]) -> str:
 def _told(slide: Slide) -> dict[str, Any]:
     """Return what present.js needs to know of a slide."""
     return {
-        "heading": rendering.line(slide.heading),  # there may be code or mathematics in it
+        "heading": rendering.line(slide.heading),  # it may contain code or mathematics
         "title": slide.title,
         "minutes": slide.minutes,
         "notes": slide.notes,
@@ -309,8 +309,8 @@ def _fold(title: str, content: str, kind: str, *marks: str) -> str:
 
 
 def _question(question: Question) -> str:
-    """Write a question; each choice unfolds whether it is right, and why; in a talk, the right one
-    unfolds when its turn comes.
+    """Write a question; each choice unfolds a verdict with the reason; in a talk, the right one
+    unfolds by itself.
     """
     folds = []
     for choice in question.choices:

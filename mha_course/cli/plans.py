@@ -23,12 +23,12 @@ MARKED = re.compile(
 
 @dataclass(frozen=True)
 class Plan:
-    """A lecture: a title, for whom it is, and how the sections of each lesson begin."""
+    """A lecture: its title, its audience, and how each lesson's section headings begin."""
 
     title: str
     text: str
     stops: Mapping[int, str]
-    after: int = 0  # the plan whose stops come first
+    after: int = 0  # the plan that comes before it
 
 
 PLANS = {
@@ -111,7 +111,7 @@ def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
 
 
 def markdown() -> str:
-    """Return the plans as TEACHING.md has them."""
+    """Return the plans in TEACHING.md's format."""
     text = "\n"
     for length, plan in PLANS.items():
         text += (

@@ -1,4 +1,4 @@
-// A page that presents itself: its pictures and widgets move to slides, and back again.
+// A page that can become slides: its pictures and widgets move to slides, and back again.
 
 import { enliven } from "./live.js";
 
@@ -39,7 +39,7 @@ let changeColours = null;
 const $ = (selector) => stage.querySelector(selector);
 const waiting = (slide) => [...slide.querySelectorAll("[data-waits]")];
 
-/** Let a page present itself: by its button, by P, or because its address asks for it. */
+/** Turn a page into slides: by its button, by P, or by its address. */
 export function prepare(button, repaint) {
   if (!data) return;
   changeColours = repaint;
@@ -62,14 +62,14 @@ function arrive() {
   else if (number || (asks && !location.hash)) present((number ?? 1) - 1);
 }
 
-/** Return the number of the slide that shows what is in sight on the page. */
+/** Return the number of the slide that shows what is visible on the page. */
 function inSight() {
   const blocks = [...article.querySelectorAll("[data-slide]:not([data-alone])")];
   const block = blocks.find((one) => one.getBoundingClientRect().bottom > innerHeight / 4);
   return Number(block?.dataset.slide ?? talk.length - 1);
 }
 
-/** Put all that slides show on slides, lay them out, and show the one of this number. */
+/** Move the slides' content onto slides, lay them out, and show the one with this number. */
 async function present(n) {
   stage = document.createElement("div");
   stage.className = "stage";
@@ -93,7 +93,7 @@ async function present(n) {
   document.documentElement.dataset.ready = "yes";
 }
 
-/** Put what the page has for a slide on it. */
+/** Move a slide's content from the page onto it. */
 function slideOf({ heading, title }, number) {
   const slide = document.createElement("section");
   slide.tabIndex = -1;
@@ -114,7 +114,7 @@ function slideOf({ heading, title }, number) {
   return slide;
 }
 
-/** Bring all back to the page, and go on where the slides were. */
+/** Move everything back to the page, at the point where the slides were. */
 function leave() {
   const here = slides[at].querySelector("[data-slide]");
   slides.forEach((slide) => reveal(slide, false));
@@ -131,7 +131,7 @@ function leave() {
   here?.scrollIntoView({ block: "center" });
 }
 
-/** Make all slides as large as they have room, with all that waits; a column needs none of it. */
+/** Make all slides as large as fits, hidden fragments included; a column needs none of this. */
 function layOut() {
   if (!stage || COLUMN.matches) return;
   for (const slide of slides) {
@@ -143,7 +143,7 @@ function layOut() {
   scale();
 }
 
-/** Enlarge what a slide shows: it keeps the layout of a page, and nothing may be cut off. */
+/** Enlarge a slide's content: it keeps the layout of a page, and nothing may be cut off. */
 function enlarge(slide) {
   const content = slide.lastElementChild;
   const wide = (part) => part.scrollWidth > part.clientWidth;
@@ -163,7 +163,7 @@ function scale() {
   $("main").style.transform = `translate(${x}px, ${y}px) scale(${factor})`;
 }
 
-/** Show all that waits on a slide, or none of it. */
+/** Show all fragments on a slide, or none. */
 function reveal(slide, seen) {
   for (const part of waiting(slide)) uncover(part, seen);
 }
@@ -173,7 +173,7 @@ function uncover(part, seen) {
   if (part.localName === "details") part.open = seen;
 }
 
-/** Show a slide, alone to eyes, keys and screen readers; in the overview, all headings. */
+/** Show only this slide to eyes, keys and screen readers; in the overview, show all headings. */
 function show(n, seen = false) {
   n = Math.max(0, Math.min(slides.length - 1, n));
   if (section(n) !== section(at)) entered = Date.now();
@@ -245,7 +245,7 @@ function lift({ clientX, clientY }) {
   else if (tap < 1 / 3 || swipe > 0) back();
 }
 
-/** Return the number of the slide with which a section begins. */
+/** Return the number of a section's first slide. */
 function section(n) {
   while (n > 0 && !talk[n].minutes) n -= 1;
   return n;
@@ -267,7 +267,7 @@ function openSpeaker() {
   tell();
 }
 
-/** Copy a slide as it will be when all of it is seen; what is drawn on a canvas is copied, too. */
+/** Copy a slide with all fragments visible, and its canvases. */
 function pictureOf(slide) {
   const copy = slide.cloneNode(true);
   copy.inert = false;
@@ -280,7 +280,7 @@ function pictureOf(slide) {
   return copy;
 }
 
-/** Tell the speaker the time, the notes, and which slides are shown now and next. */
+/** Show the speaker the time, the notes, this slide and the next. */
 function tell() {
   if (!stage || !view || view.closed) return;
   const page = view.document;
@@ -332,7 +332,7 @@ const DOES = {
   p: leave,
 };
 
-/** Return the name of a key that is pressed for the slides, and not for a widget or the browser. */
+/** Return the name of a key pressed for the slides, not for a widget or the browser. */
 function keyOf(event) {
   const { key, shiftKey } = event;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return "";

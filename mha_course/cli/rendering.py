@@ -1,4 +1,4 @@
-"""What pages are written with: outputs become parts, and parts HTML that asks for nothing else."""
+"""Helpers that write pages: outputs become parts, and parts become self-contained HTML."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from mha_course.errors import ShapeError
 from mha_course.plots.figures import SITE
 from mha_course.widgets.base import DECK_VIEW
 
-_TO_LESSON = re.compile(r'href="(\d\d_\w+)\.ipynb#([^"]*)"')  # as reports have it
-Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.standalone returns it
-LONG = 105  # columns from which on lines of output are broken
+_TO_LESSON = re.compile(r'href="(\d\d_\w+)\.ipynb#([^"]*)"')  # as in reports
+Views = Iterable[Mapping[str, Any]]  # the script that draws widgets, from widgets.base.standalone
+LONG = 105  # columns at which output lines wrap
 HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
@@ -45,23 +45,23 @@ class Part:
 
 
 def block(kind: str, content: str) -> str:
-    """Write HTML of a kind as a block of a page."""
+    """Write HTML of one kind as a block of a page."""
     return f'<div class="{kind}">{content}</div>'
 
 
 class _Renderer(mistune.HTMLRenderer):
-    """HTML in which code is highlighted and links between lessons lead to their pages."""
+    """Write HTML with highlighted code and links between lessons' pages."""
 
     def block_code(self, code: str, info: str | None = None) -> str:
-        """Highlight code that is Python, or names no other language."""
+        """Highlight code as Python unless another language is named."""
         return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
 
     def block_html(self, html: str) -> str:
-        """Keep a fold; other HTML is shown as it is written."""
+        """Keep <details>; show other HTML as text."""
         return html if html.startswith("<details>") else super().block_html(html)
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        """Link to a lesson's page where the notebook links to another notebook."""
+        """Turn a link to another notebook into a link to its page."""
         return super().link(text, re.sub(r"^(\d\d_\w+)\.ipynb", r"\1.html", url), title)
 
 
@@ -88,8 +88,8 @@ def line(text: str) -> str:
 
 
 def maths(formula: str, *, block: bool) -> str:
-    """Turn LaTeX into MathML: a little room around the names of functions, none around ∞, and
-    primes in full size.
+    """Turn LaTeX into MathML: a little space around function names, none around ∞, and primes in
+    full size.
     """
     formula = re.sub(r"(\\(?:sin|cos|ln|tanh))\b\s*(?=[^(\s])", r"\\,\1\\, ", formula)
     mathml = str(convert(formula.strip(), display="block" if block else "inline"))
@@ -106,7 +106,7 @@ def python(source: str) -> str:
 
 
 def styles() -> str:
-    """Return the colours of code, each for light and for dark."""
+    """Return the colours of code, for light and dark pages."""
     light, dark = (HtmlFormatter(style=name).style for name in ("xcode", "github-dark"))
     rules = []
     for name, (_, token, _) in HtmlFormatter(style="xcode").class2style.items():
@@ -118,12 +118,12 @@ def styles() -> str:
 
 
 def name_in(cell: NotebookNode) -> str:
-    """Return the name in quotes by which a cell asks for something, as in ``predict("name")``."""
+    """Return the quoted name in a cell such as ``predict("name")``."""
     return str(cell.source.split('"')[1])
 
 
 def outputs(saved: Iterable[NotebookNode]) -> list[Part]:
-    """Return the outputs of a cell as parts; a widget that lives has its static picture inside."""
+    """Return a cell's outputs as parts; a live widget contains its static picture."""
     parts: list[Part] = []
     for output in saved:
         data = output.get("data", {})
@@ -143,7 +143,7 @@ def outputs(saved: Iterable[NotebookNode]) -> list[Part]:
 
 
 def _to_page(link: re.Match[str]) -> str:
-    """Let a link to a heading of a notebook lead to the same heading of its page."""
+    """Make a link to a notebook's heading lead to the same heading of its page."""
     lesson, heading = link.groups()
     return f'href="{lesson}.html#{anchor(unquote(heading))}"'
 
@@ -154,14 +154,14 @@ def anchor(heading: str) -> str:
 
 
 def _live(view: Mapping[str, Any], static: str) -> str:
-    """Write the place of a widget that lives: its picture, until it is drawn, and its state."""
+    """Write a live widget's placeholder: its picture, until it is drawn, and its state."""
     state = view["state"].replace("<", "\\u003c")
     script = f'<script type="application/json">{state}</script>'
     return f'<div class="live" data-widget="{view["name"]}">{static}{script}</div>'
 
 
 def picture(page: str) -> str:
-    """Return a figure of the course, an image with a caption, as pages have it; "" for others."""
+    """Return a figure of the course, an image with a caption, as HTML; "" for other outputs."""
     try:
         root = ElementTree.fromstring(page)
     except ElementTree.ParseError:
@@ -175,13 +175,13 @@ def picture(page: str) -> str:
 
 
 def script_of(widget: Mapping[str, Any]) -> str:
-    """Return the script of a widget as one that sets what live.js draws with."""
+    """Return a widget's script as one that sets what live.js draws with."""
     body = widget["esm"].replace("export default", f"(window.widgets ??= {{}}).{widget['name']} =")
     return f"(() => {{\n{body}\n}})();"
 
 
 def execute(notebook: NotebookNode) -> None:
-    """Execute a notebook in a kernel that draws for the reading site, with this package."""
+    """Execute a notebook with this package, in a kernel that draws for the reading site."""
     path = f"{launch.PACKAGE.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     variables = {"MHA_COURSE_PROGRESS": "off", SITE: "on", "PYTHONPATH": path}
     authoring.execute(notebook, OMP_NUM_THREADS="1", **variables)
@@ -192,8 +192,8 @@ def command(
 ) -> int:
     """Run a command that builds lessons, and print what it says; return the exit status."""
     parser = ArgumentParser(prog=f"python3 -m mha_course {name}")
-    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    parser.add_argument("--saved", action="store_true", help="take saved outputs: no widget lives")
+    parser.add_argument("numbers", nargs="*", help="such as 00 03; by default all")
+    parser.add_argument("--saved", action="store_true", help="use saved outputs, no live widgets")
     for option, settings in options.items():
         parser.add_argument(f"--{option}", **settings)
     try:

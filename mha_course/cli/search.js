@@ -1,4 +1,4 @@
-// Search over all lessons, in their menu. The text is in a script beside the pages, loaded when the menu first opens.
+// Search over all lessons, in their menu. The text is in a script next to the pages, loaded when the menu first opens.
 
 const SOURCE = "search-text.js"; // it sets window.sections, see search.py
 const MOST = 12; // sections that are listed
@@ -7,7 +7,7 @@ const BEHIND = 100;
 
 const contains = (text, words) => words.every((word) => text.toLowerCase().includes(word));
 
-/** Return the sections that contain all of these words, first those whose heading does. */
+/** Return the sections that contain all of these words, those with them in the heading first. */
 function find(words) {
   const all = ({ lesson, heading, text }) => `${lesson} ${heading} ${text}`;
   const matches = window.sections.filter((section) => contains(all(section), words));
@@ -15,7 +15,7 @@ function find(words) {
   return [...new Set([...named, ...matches])];
 }
 
-/** Write one section as a link, with the text around the longest of the words. */
+/** Write a section as a link, with the text around the longest word. */
 function row({ address, lesson, heading, text }, words) {
   const word = words.toSorted((a, b) => b.length - a.length).find((each) => contains(text, [each]));
   const at = word ? text.toLowerCase().indexOf(word) : 0;
@@ -27,7 +27,7 @@ function row({ address, lesson, heading, text }, words) {
   return item;
 }
 
-/** Let the menu find what is typed into its field. The key / opens it, Escape closes it. */
+/** Search for what is typed into the menu's field. The key / opens it, Escape closes it. */
 export function prepareSearch(menu) {
   const [summary, field, status] = menu.querySelectorAll("summary, input, output");
   const [results, lessons] = menu.querySelectorAll("ul");

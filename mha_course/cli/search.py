@@ -1,6 +1,6 @@
-"""What a reader can search: the headings and the text of all pages, in a script beside them.
+"""The search index: the headings and text of all pages, in a script next to them.
 
-A page from a file may load a script and no other file. It does so when its menu is first opened.
+A page opened from a file may load only scripts. It loads this one when its menu is first opened.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mha_course.cli.pages import Page
 
 NAME = "search-text.js"
 _HEADING = re.compile(r'<h\d id="([^"]*)">(.*?)<(?:/h|a class="anchor")')
-_TEXT = re.compile('<figure|<div class="(?:words|lead|live|python)"')  # and no answers
+_TEXT = re.compile('<figure|<div class="(?:words|lead|live|python)"')  # without answers
 _INLINE = re.compile(r"<script.*?</script>|</?(?:span|code|em|strong|a|m\w+)\b[^>]*>", re.DOTALL)
 
 
@@ -40,5 +40,5 @@ def sections_of(page: Page) -> list[dict[str, str]]:
 
 
 def words(html: str) -> str:
-    """Return the words of HTML, without its scripts."""
+    """Return the text of some HTML, without its scripts."""
     return " ".join(unescape(re.sub("<[^>]+>", " ", _INLINE.sub("", html))).split())

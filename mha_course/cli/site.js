@@ -9,7 +9,7 @@ const NEAR = "800px"; // before a widget is in sight
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** Return what remembers the colours: for this page alone where a page from a file has no memory. */
+/** Return the storage for the colours: only for this page if pages from files have none. */
 function memory() {
   try {
     return localStorage;
@@ -22,13 +22,13 @@ function paint() {
   root.dataset.jpThemeLight = memory().theme ?? String(!DARK.matches);
 }
 
-/** Take the other colours, here and on other pages. */
+/** Switch colours, here and on other pages. */
 function change() {
   memory().theme = String(root.dataset.jpThemeLight !== "true");
   paint();
 }
 
-/** Unfold whatever hides the place that an address names. */
+/** Unfold whatever hides the target of an address. */
 function unfold() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const fold = target?.closest("details");
@@ -37,7 +37,7 @@ function unfold() {
   target.scrollIntoView();
 }
 
-/** Wake the widgets that have come near; the one that opens the index plays once. */
+/** Start the widgets that have scrolled near; the one at the top of the index plays once. */
 function wake(entries, watch) {
   const near = entries.filter(({ isIntersecting }) => isIntersecting).map(({ target }) => target);
   near.forEach((place) => watch.unobserve(place));
@@ -46,7 +46,7 @@ function wake(entries, watch) {
   if (!STILL.matches) opening?.querySelector("button.play").click();
 }
 
-/** Let keys scroll what is wider than its place. */
+/** Let keys scroll what is wider than its space. */
 function reach() {
   for (const part of document.querySelectorAll(
     "article :is(pre, p, table, figure, math, .html):not(.live *)",

@@ -1,7 +1,7 @@
 """The reading site: an index, and each lesson as one page that needs no network and no Python.
 
-Lessons are executed for it as for decks, and the same renderer writes both. Widgets answer in the
-page, questions unfold their answers, exercises their hints. Sections under "Deeper" are folded.
+The same renderer executes and writes lessons for the site and for decks. Widgets work in the page,
+questions unfold their answers, and exercises their hints. Sections under "Deeper" are folded.
 Without JavaScript you can still read all of it: pictures replace widgets.
 """
 
@@ -31,7 +31,7 @@ PARTS = {
     16: "The shelf: looking inside",
 }
 FIRST, WHOLE_PASS = "00_start_here", "07_multi_head_attention"
-CARD = "card.png"  # 1200 by 630, which previews of links show
+CARD = "card.png"  # 1200 by 630, for link previews
 HERE = Path(__file__).parent
 SHEETS = ("base.css", "site.css", "present.css")
 _PICTURE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
@@ -67,9 +67,9 @@ _PAGE = """<!doctype html>
 def document(
     pages: Sequence[Page], title: str, text: str, body: str, views: rendering.Views, url: str
 ) -> str:
-    """Join a body to what leads to these lessons and what draws its widgets.
+    """Join a body with the navigation and the scripts that draw its widgets.
 
-    Args: text and url are for search engines and previews; the card lies beside the page.
+    Args: text and url are for search engines and previews; the card is next to the page.
     """
     links = {f"{page.name}.html": page.title for page in pages}
     links |= {SUMMARY: "Part I on one sheet", launch.repository(): "Get the course"}
@@ -93,10 +93,10 @@ def document(
 def read_lessons(
     numbers: Sequence[str], *, saved: bool = False, solutions: bool | None = None
 ) -> list[Page]:
-    """Read some lessons, or all without numbers; execute them unless ``saved``.
+    """Read some lessons, or all if there are no numbers; execute them unless ``saved``.
 
-    Raises: ShapeError for a number without a lesson, or a cell without a slide type; nbclient's
-        error where a cell fails.
+    Raises: ShapeError for an unknown lesson, or a cell without a slide type; nbclient's error if a
+        cell fails.
     """
     pages = []
     for path in lessons(numbers):
@@ -109,7 +109,7 @@ def read_lessons(
 
 
 def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = False) -> None:
-    """Write the site of some lessons, or of all without numbers; execute them unless ``saved``."""
+    """Write the site for some lessons, or for all of them; execute them unless ``saved``."""
     pages = read_lessons(numbers, saved=saved)
     write(pages, folder, address)
     write_index(pages, folder, address)
@@ -120,14 +120,14 @@ def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = F
 
 
 def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool = False) -> None:
-    """Write pages, which begin as slides if they are to be presented."""
+    """Write pages; if ``presented``, they open as slides."""
     folder.mkdir(parents=True, exist_ok=True)
     for at, page in enumerate(pages):
         before = _link(pages[at - 1], "prev", "Before") if at else "<span></span>"
         after = _link(pages[at + 1], "next", "Next") if at + 1 < len(pages) else ""
         pager = f'<nav class="pager" aria-label="Lessons">{before}{after}</nav>'
         body = page.body(pager, presented=presented)
-        text = f"{page.title}: a lesson on multi-head attention, with pictures that answer."
+        text = f"{page.title}: a lesson on multi-head attention, with interactive pictures."
         title = f"{page.title} · {NAME}"
         name = f"{page.name}.html"
         written = document(pages, title, text, body, page.views, address + name)
@@ -141,7 +141,7 @@ def _link(page: Page, rel: str, word: str) -> str:
 
 
 def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
-    """Write the page that leads to the others, and what it shows and searches of them."""
+    """Write the index page, with its thumbnails and its search script."""
     readme = (launch.COURSE / "README.md").read_text(encoding="utf-8")
     table = [line.strip("| ").split(" | ") for line in readme.splitlines()]
     about = {int(row[0]): row[2:] for row in table if row[0].isdecimal()}
@@ -166,7 +166,7 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
-    text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
+    text = "Twenty lessons that build multi-head attention in PyTorch, with interactive pictures."
     views = [view for page in featured.values() for view in page.views[:1]]
     written = document(pages, NAME, text, body, views, address)
     (folder / "index.html").write_text(written, encoding="utf-8")
@@ -174,7 +174,7 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
 
 
 def _opening(featured: Mapping[str, Page], first: Page) -> str:
-    """Write what the index opens with: the whole pass, which plays once, and the first explorer."""
+    """Write the top of the index: the whole pass, which plays once, and the first explorer."""
     html = ""
     links = f'<a class="start" href="{first.name}.html">Start lesson {int(first.name[:2])}</a>'
     if WHOLE_PASS in featured:
@@ -198,13 +198,13 @@ def _opening(featured: Mapping[str, Page], first: Page) -> str:
 
 
 def _first_figure(page: Page) -> str:
-    """Return the first widget of a page, or its first figure where none is live."""
+    """Return a page's first live widget, or its first figure if none is live."""
     blocks = (block.html for block in page.blocks)
     return next(html for html in blocks if html.startswith(("<figure", '<div class="live"')))
 
 
 def _thumbnail(page: Page, folder: Path) -> str:
-    """Write the first picture of a page as a file, which the index loads when it comes near."""
+    """Write a page's first picture as a file, which the index loads when it scrolls near."""
     match = _PICTURE.search("".join(block.html for block in page.blocks))
     if not match:
         return ""

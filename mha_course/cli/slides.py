@@ -1,4 +1,4 @@
-"""Decks for lecturers: the pages of the site, which open as slides; solutions if asked for."""
+"""Decks for lecturers: the site's pages, opening as slides, with or without solutions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def build(
     saved: bool = False,
     folder: Path = DECKS,
 ) -> Path:
-    """Write the decks of some lessons, of all without numbers, or one of a plan; return where to
-    begin: their index, or the one.
+    """Write the decks of some lessons, or of all, or one deck for a plan; return the index, or that
+    deck.
 
     Args: numbers are such as ``"3"`` or ``"03"``; plan is a number of minutes in ``plans.PLANS``;
-        with solutions, each exercise is followed by its reference; saved takes the outputs that the
-        notebooks have, in which no widget is live.
-    Raises: ShapeError for a number without a lesson, or a cell without a slide type.
+        with solutions, each exercise is followed by its reference; saved uses the notebooks' stored
+        outputs, in which no widget is live.
+    Raises: ShapeError for an unknown lesson, or a cell without a slide type.
     """
     stops = plans.stops(plan) if plan else []
     chosen = sorted({str(lesson) for lesson, _ in stops}) or numbers
@@ -64,7 +64,7 @@ def joined(length: int, lessons: Sequence[Page]) -> Page:
 
 
 def _moved(html: str, lesson: int) -> str:
-    """Let anchors of several lessons differ, and links to lessons lead to the published ones."""
+    """Make the anchors of several lessons differ, and link to the published lessons."""
     html = re.sub(r'(<(?:h\d|span) id="|href="#)', rf"\g<1>{lesson}-", html)
     return re.sub(r'href="(?=\d\d_\w+\.html)', f'href="{launch.pages(launch.repository())}', html)
 

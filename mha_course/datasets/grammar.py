@@ -1,10 +1,10 @@
 """The sentences of the running example: a small English grammar that knows which words belong
 together.
 
-In each sentence something can only be worked out from words further away: whether it is *was* or
+In each sentence, something can only be inferred from words further away: whether it is *was* or
 *were*, which noun a pronoun stands for, what someone hungry did next. A sentence is a template
-whose slots are filled, each with one of its options, all equally likely. So it can be read back,
-and its probability is known.
+whose slots are filled, each with one of its options, all equally likely. So it can be parsed, and
+its probability is known.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOUNS = {
 }
 OBJECT_FORMS = {"he": "him", "she": "her", "it": "it", "they": "them"}
 
-# Each state, and what it leads to: a verb with an adverb that goes only with that verb.
+# Each state and its consequence: a verb, with an adverb that goes only with that verb.
 CONSEQUENCES = {
     "hungry": "ate greedily",
     "thirsty": "drank deeply",
@@ -58,8 +58,8 @@ FOLLOW_UPS = {
     "met": "greeted",
     "missed": "visited",
 }
-SUBJECT_VERBS = ("left", "begged", "obeyed", "fooled")  # "… because it was hungry": the subject was
-OBJECT_VERBS = ("pitied", "helped", "praised", "scolded")  # in the same sentence: the object was
+SUBJECT_VERBS = ("left", "begged", "obeyed", "fooled")  # "it" is the subject in "because it …"
+OBJECT_VERBS = ("pitied", "helped", "praised", "scolded")  # here "it" is the object
 PREPOSITIONS = ("behind", "beside", "near", "with")
 RELATIVE_VERBS = ("chased", "saw", "followed", "liked")
 
@@ -99,7 +99,7 @@ class Sentence:
 
 
 def sentence(rng: random.Random, kind: str, subject: str, noun2: str) -> Sentence:
-    """Make one sentence of a kind about two nouns.
+    """Make one sentence of some kind about two nouns.
 
     Raises: KeyError for a kind or a noun that the grammar does not have.
 
@@ -112,8 +112,8 @@ def sentence(rng: random.Random, kind: str, subject: str, noun2: str) -> Sentenc
 
 def slots(subject: str, noun2: str) -> list[tuple[str, Sequence[str]]]:
     """Return the slots of all templates about two nouns, each with its options."""
-    # All are drawn, in this order, whether the template has them or not: the weights that ship and
-    # the lessons rest on the sentences that each seed gives.
+    # All are drawn, in this order, whether the template has them or not: the shipped weights and
+    # the lessons depend on the sentences that each seed gives.
     return [
         ("adjective", _ADJECTIVES[subject]),
         ("adjective2", _ADJECTIVES[noun2]),
@@ -126,7 +126,7 @@ def slots(subject: str, noun2: str) -> list[tuple[str, Sequence[str]]]:
 
 
 def fill(kind: str, subject: str, noun2: str, chosen: Mapping[str, str]) -> Sentence:
-    """Make the sentence of a kind about two nouns, with an option chosen for every slot."""
+    """Make a sentence about two nouns, with an option chosen for every slot."""
     about, rest = (noun2, subject) if kind == "because_object" else (subject, noun2)
     it = PRONOUNS[about]
     them = OBJECT_FORMS[PRONOUNS[noun2]]
@@ -161,7 +161,7 @@ def fill(kind: str, subject: str, noun2: str, chosen: Mapping[str, str]) -> Sent
 
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
-    """Return the noun pairs, of two pronouns, of one of SPLITS; these share none."""
+    """Return the noun pairs, with two different pronouns, of one of SPLITS, which share none."""
     pairs = [(a, b) for a in PRONOUNS for b in PRONOUNS if PRONOUNS[a] != PRONOUNS[b]]
     random.Random(0).shuffle(pairs)
     tenth = len(pairs) // 10
@@ -188,9 +188,9 @@ _WORD = re.compile(r"<\w+>|,|[^\s,.;:!?“”\"]+")
 
 
 def words_of(text: str) -> list[str]:
-    """Read a sentence as somebody types it: the comma is a word of its own, no capitals, no stop.
+    """Read a sentence as typed: commas become words; capitals and the full stop are dropped.
 
-    Raises: ShapeError if it is not text.
+    Raises: ShapeError if it is not a str.
 
     >>> words_of("The grey cat was hungry, so it ate.")[4:]
     ['hungry', ',', 'so', 'it', 'ate']

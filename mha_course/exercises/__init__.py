@@ -25,7 +25,7 @@ __all__ = [
     "solved",
 ]
 
-# Every lesson imports this module once, so it is here that a learner hears how to keep answers.
+# Every lesson imports this module once, so this is where it says how to keep answers.
 if "google.colab" in sys.modules:
     print("Colab does not keep this page: File ▸ Save a copy in Drive keeps your answers.")
     print("What passes is also in my_attention.py, in the folder on the left. Download it, too.")

@@ -1,4 +1,4 @@
-"""Trace an answer on the arguments on which it was judged."""
+"""Trace an answer on the arguments it was judged on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mha_course.exercises.sandbox import explain, run
 from mha_course.exercises.spec import Exercise
 from mha_course.tracing import Trace, trace
 
-WITH_TOKENS = {SIZES[letter] for letter in "BTS"}  # weights have none of these sizes
+WITH_TOKENS = {SIZES[letter] for letter in "BTS"}  # sizes that no weights have
 
 
 def trace_answer(
     exercise: Exercise, answer: Any, arguments: Sequence[Any]
 ) -> tuple[Trace | None, str]:
-    """Return a trace of an answer's first call, None if it made no tensor, and why it stopped.
+    """Return a trace of an answer's first call (None if it made no tensor), and why it stopped.
 
-    For a class, its forward is traced.
+    For a class, trace its forward.
     """
     traces: list[Trace] = []
 
@@ -52,8 +52,8 @@ def trace_answer(
 
 
 def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:
-    """Return the axes of what has tokens or sentences, but of no ids, by the sizes that exercises
-    share.
+    """Return the axes of tensors of tokens or sentences, except ids, by the exercises' shared
+    sizes.
     """
     try:
         bound = inspect.signature(call).bind(*inputs).arguments

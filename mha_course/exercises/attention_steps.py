@@ -1,4 +1,4 @@
-"""Attention as named steps: a wrong answer is the right one with a step replaced.
+"""Attention as named steps: a mistake is the right answer with one step replaced.
 
 Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H head width.
 """
@@ -32,7 +32,7 @@ def _softmax(scores: Tensor) -> Tensor:
 
 
 def _hide(scores: Tensor, mask: Tensor) -> Tensor:
-    """Hide keys; a row without a key stays open here, so that nothing is NaN."""
+    """Hide keys; leave a fully masked row open, so that nothing becomes NaN."""
     return scores.masked_fill(~mask & mask.any(-1, keepdim=True), -math.inf)
 
 
@@ -44,7 +44,7 @@ def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
 
 
 class Steps(SimpleNamespace):
-    """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right in all but scale."""
+    """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right except for scale."""
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),
@@ -82,7 +82,7 @@ NO_BIAS = (None,) * 4
 
 
 def read_fused(qkv: Tensor, num_heads: int, s: Steps) -> Three:
-    """Return q, k and v of a fused projection: cut in three and split, or both at once."""
+    """Return q, k and v of a fused projection: cut in three, then split, or both at once."""
     if s.split_fused is not Steps.defaults["split_fused"]:
         return s.order(*s.split_fused(qkv, num_heads))
     q, k, v = s.order(*s.unpack(qkv))

@@ -1,6 +1,6 @@
-"""All lessons of the course in their order, and by name what is asked in them.
+"""All lessons of the course in order, and their exercises and questions by name.
 
-A lesson is loaded when something of it is asked for: ``check("softmax", …)`` loads only lesson 4.
+A lesson is loaded when one of its exercises is needed: ``check("softmax", …)`` loads only lesson 4.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 FOLDER_OF = {name: folder for folder, names in FOLDERS.items() for name in names}
 NAMES = tuple(FOLDER_OF)
 QUESTIONS = page_questions()
-# Of all lessons. They are loaded when one of these is asked for: see ``__getattr__``.
+# Of all lessons, which are loaded on first use: see ``__getattr__``.
 LESSONS: tuple[Lesson, ...]
 LESSON_OF: Mapping[str, Lesson]
 MISTAKES: tuple[Mistake, ...]
 
 
 class _Exercises(Mapping[str, Exercise]):
-    """Exercises by name; the lesson of one is loaded when it is asked for."""
+    """Exercises by name; each one's lesson is loaded on first use."""
 
     def __getitem__(self, name: str) -> Exercise:
         return _exercise(name)
@@ -82,7 +82,7 @@ EXERCISES = _Exercises()
 
 
 def _module(folder: str) -> ModuleType:
-    # The one arrow that goes up: lessons are above this package, and are loaded by name.
+    # The one import that goes upward: lessons are above this package, and are loaded by name.
     return importlib.import_module(f"mha_course.lessons.{folder}.exercises")
 
 
@@ -94,7 +94,7 @@ def _exercise(name: str) -> Exercise:
 
 @cache
 def mistakes_of(name: str) -> tuple[Mistake, ...]:
-    """Return the mistakes possible in an exercise: those in its steps, and its lesson's own."""
+    """Return an exercise's possible mistakes: those in its steps, and its lesson's own."""
     return (*STEP_MISTAKES, *getattr(_module(FOLDER_OF[name]), "MISTAKES", ()))
 
 
@@ -104,9 +104,9 @@ def number_of_lesson(name: str) -> int:
 
 
 def find_exercise(name: Any, place: str = "check") -> Exercise:
-    """Return the exercise of a name.
+    """Return the exercise with this name.
 
-    Raises: ShapeError, in the name of place, for a name that is not one.
+    Raises: ShapeError, with this place, if there is none.
     """
     if isinstance(name, str) and name in NAMES:
         return _exercise(name)

@@ -1,11 +1,11 @@
-"""How ``check`` judges an answer, and how it finds out which mistake was made.
+"""How ``check`` judges an answer and recognises mistakes.
 
-Follow one answer to ``split_heads`` to its end: ``x.view(B, H, S, D)``, which forgets to transpose.
+Follow one answer to ``split_heads``: ``x.view(B, H, S, D)``, which forgets to transpose.
 
-1. **Cases** (``spec.py``, ``inputs.py``). The lesson that has the exercise is loaded, and no other.
-   The exercise has cases: arguments on which answers are judged. The first here is x of shape
-   (2, 7, 24) and H = 4. All its sizes differ, so exchanged axes cannot hide. Eight more have other
-   sizes, some of them 1.
+1. **Cases** (``spec.py``, ``inputs.py``). Only the exercise's own lesson is loaded. The exercise
+   has cases: arguments on which answers are judged. The first here is x of shape (2, 7, 24) and H =
+   4. All its sizes differ, so exchanged axes cannot hide. Eight more have other sizes, some of them
+   1.
 2. **Calls** (``sandbox.py``). The answer gets a copy of the arguments, and what it prints, sets or
    raises stays inside. The reference gets the same.
 3. **Rules** (``rules.py``). Each rule is a function ``rule(call, outcome, target)`` that returns a
@@ -15,22 +15,21 @@ Follow one answer to ``split_heads`` to its end: ``x.view(B, H, S, D)``, which f
    ``Stage.VALUES``.
 4. **Recognition** (``mutants.py``, ``recognise.py``). A known mistake is the reference with a step
    replaced, here ``split`` by ``x.reshape(x.size(0), h, x.size(1), -1)``. It runs on the same cases
-   as the answer. Only this one comes out as the answer did on all of them, so the mistake has a
-   name, ``view-without-transpose``. If none fits, pairs of mistakes are tried. An answer that
-   stops is known by the operation at which it stops, or by the text of its error
-   (``crashes.py``).
+   as the answer. Only this one matches the answer on all of them, so the mistake has a name,
+   ``view-without-transpose``. If none fits, pairs of mistakes are tried. A crash is recognised by
+   the operation that failed, or by the text of the error (``crashes.py``).
 5. **Report** (``explanation.py``, ``report.py``). The sentences come from ``data/mistakes.txt``.
    If no mistake fits, the report says what is certain: how many heads agree, what the rows sum to,
-   or which step is the first that is wrong. ``Report.because`` keeps how this is known: here the
-   rule ``wrong_values``, and ``split`` replaced by ``viewed`` on all 9 inputs.
+   or which step goes wrong first. ``Report.because`` keeps how this is known: here the rule
+   ``wrong_values``, and ``split`` replaced by ``viewed`` on all 9 inputs.
 
-An answer without a fault on the first cases is judged again: in float32, and then on the cases of
-other sizes. Nothing here knows any single exercise.
+An answer without a fault on the first cases is judged again: in float32, and then on other sizes.
+Nothing here depends on any single exercise.
 
-To ask why a check said ``scale-missing``, search for that id. It is found in two places: its row
-in ``data/mistakes.txt`` has the sentences, and the ``mistake("scale-missing", …)`` of
+To ask why a check said ``scale-missing``, search for that id. It occurs twice: its row in
+``data/mistakes.txt`` has the sentences, and the ``mistake("scale-missing", …)`` of
 ``attention_mistakes``, or of the lesson's own ``exercises.py``, has the step that replaces the
-right one. A new mistake needs these two, and no more.
+right one. A new mistake needs only these two.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ from mha_course.exercises.rules import (
 from mha_course.exercises.spec import Exercise, Stage
 from mha_course.markup import count, isolate_text
 
-# The instructions of Python that do nothing but return a constant.
+# Python's bytecodes for only returning a constant.
 _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
-# How many checks of each exercise failed in this session since the last one that passed.
+# Failed checks of each exercise in this session since the last one that passed.
 _failures: Counter[str] = Counter()
 
 
@@ -71,8 +70,8 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
 
     It is called with positional arguments on the CPU, and may move them to another device.
 
-    Args: name is one of NAMES; answer is a callable; record=False keeps an example out
-        of ``progress``.
+    Args: name is one of NAMES; answer is a callable; record=False keeps the result out of
+        ``progress``.
     Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
@@ -84,7 +83,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
             if torch.get_default_device().type != "cpu":
                 torch.set_default_device("cpu")
             report = replace(judge(exercise, answer), answer=answer)
-    except BaseException as error:  # some objects raise whatever they are asked
+    except BaseException as error:  # some objects raise on any access
         text = sandbox.explain(error, ())
         if not isinstance(error, KeyboardInterrupt):
             text = f"It cannot be judged. {text}"
@@ -111,7 +110,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
     if misuse:
         status = "error" if callable(answer) else "wrong"
         return Report(exercise.name, status, misuse, Stage.SIGNATURE)
-    # In float64 rounding neither hides a mistake nor looks like one, so numbers can be compared
+    # In float64, rounding neither hides a mistake nor looks like one, so results can be compared
     # with those of known mistakes.
     first = attempt(exercise, answer, exercise.first_cases, ALL_RULES)
     if first.fault:
@@ -120,12 +119,11 @@ def judge(exercise: Exercise, answer: Any) -> Report:
         if not mixed or not _is_right_in_float32(exercise, answer):
             return report
         return explain_pass(exercise, answer, torch.float32)
-    # float32, in which people compute, shows what overflows, what loses its digits, and what was
-    # written for only one dtype.
+    # float32, the usual dtype, shows overflow, lost digits, and code written for only one dtype.
     narrow = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
     if narrow.fault:
         return _with_rule(explain_first(narrow, narrow.fault), narrow)
-    # Other sizes, single ones among them, show what was written for the first ones.
+    # Other sizes, some of them 1, show code written for the first ones.
     drawn = attempt(exercise, answer, exercise.drawn_cases, WITH_GRADIENTS)
     if drawn.fault:
         report = explain_drawn(first, drawn, drawn.fault)
@@ -134,7 +132,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
 
 
 def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
-    """Judge an answer that only stops in float64, since a part of it is float32 in any case."""
+    """Judge an answer that crashes only in float64, because a part of it is always float32."""
     coarse = max(exercise.tolerance, COARSE)
     first = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
     if first.fault:
@@ -144,7 +142,7 @@ def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
 
 
 def _with_rule(report: Report, wrong: Attempt, judged_before: int = 0) -> Report:
-    """Put the rule that found the fault, and the input that showed it, before what is known."""
+    """Put the rule that found the fault, and the input that showed it, before the reason."""
     call = wrong.call
     dtype = " in float32" if call.dtype == torch.float32 else ""
     at = f"{judged_before + len(wrong.outcomes)} of {len(call.exercise.cases)}"
@@ -155,7 +153,7 @@ def _with_rule(report: Report, wrong: Attempt, judged_before: int = 0) -> Report
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
-    """Return a sentence on what is wrong with the answer before it is called, or None."""
+    """Return a sentence on what is wrong with the uncalled answer, or None."""
     wants_class = isinstance(exercise.reference, type)
     if not callable(answer):
         expected = "a class" if wants_class else "a function"
@@ -181,7 +179,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
 
 
 def is_stub(answer: Any) -> bool:
-    """Return True for an empty function, and a class with an empty forward or no method at all."""
+    """Return True for an empty function, or a class with an empty forward or no methods."""
     if isinstance(answer, type):
         forward = getattr(answer, "forward", nn.Module.forward)
         if forward is nn.Module.forward:
@@ -190,7 +188,7 @@ def is_stub(answer: Any) -> bool:
     code = getattr(answer, "__code__", None)
     if code is None:
         return answer is None or answer is Ellipsis
-    # As the code of `...` and `pass` does, it only returns None or the dots.
+    # Like `...` and `pass`, it only returns None or an Ellipsis.
     steps = list(dis.get_instructions(code))
     returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
     return {step.opname for step in steps} <= _WITHOUT_EFFECT and returned <= {None, Ellipsis}

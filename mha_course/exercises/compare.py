@@ -17,17 +17,17 @@ _WORDS = {
     "B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
     "N": "patch", "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token",
 }  # fmt: skip
-TOLERANCE = 1e-5  # how close a result must come: it may be computed in float32
-ROUNDED = 30  # how many roundings of another dtype numbers may be off, and count as right
+TOLERANCE = 1e-5  # how close a result must be: it may be computed in float32
+ROUNDED = 30  # how many rounding errors of another dtype are tolerated
 _INTS = (int, np.int32, np.int64)
 
 
 def compare(
     out: Any, target: Any, axes: Sequence[str], tolerance: float, dtype: torch.dtype | None = None
 ) -> tuple[Stage, str] | None:
-    """Return the stage and a clause on how one result differs, or None.
+    """Return the stage and a clause saying how a result differs, or None.
 
-    A result has the dtype, if one is given, and may be float32 if that is float64.
+    A result must have the dtype, if given; for float64, float32 is also accepted.
     """
     if out is None:
         return Stage.TYPE, "is None."
@@ -48,13 +48,14 @@ def compare(
         return _exact(out, target, axes)
     if not out.is_floating_point():
         return Stage.DTYPE, f"is {out.dtype}, but should be floating point."
-    # float32 on the way is how most public code computes, so it is accepted for float64.
+    # Most public code computes in float32 internally, so it is accepted for float64.
     accepted = (dtype,) if dtype == torch.float32 else (torch.float64, torch.float32)
     tolerance = max(tolerance, TOLERANCE)
     numbers = out.detach().to_dense()
     if out.dtype in accepted:
         return _numbers(numbers, target.detach(), tolerance, axes)
-    # Of a narrower dtype, wrong numbers are told first: only right ones are a matter of dtype.
+    # In a narrower dtype, report wrong numbers first: the dtype is the fault only if they are
+    # right.
     coarse = max(tolerance, ROUNDED * torch.finfo(out.dtype).eps)
     wrong = _numbers(numbers.to(target.dtype), target.detach(), coarse, axes)
     narrow = f"is {out.dtype}, but should be {' or '.join(map(str, accepted))}."
@@ -63,7 +64,7 @@ def compare(
 
 
 def _whole_number(out: Any, target: int) -> tuple[Stage, str] | None:
-    """Compare an int or one of NumPy's; a subclass might say anything when it is compared."""
+    """Compare an int or NumPy integer exactly; a subclass could override comparison."""
     if type(out) in _INTS:
         differs = f"is {int(out)}, but should be {target}."
         return None if int(out) == target else (Stage.VALUES, differs)
@@ -113,7 +114,7 @@ def _numbers(
 
 
 def error(out: Tensor, target: Tensor) -> float:
-    """Return the largest difference, relative to the largest finite number that is right, or 1."""
+    """Return the largest difference, relative to the largest finite right number, or to 1."""
     if not target.numel():
         return 0.0
     difference = (out.detach().to(target.dtype) - target.detach()).abs().nan_to_num(0.0)
@@ -133,14 +134,14 @@ def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
 
 
 def _names(axes: Sequence[str]) -> list[str]:
-    """Return what there is one of at each index of the axes."""
+    """Return what each axis counts, such as heads."""
     words = _WORDS | ({"B": "image"} if "N" in axes or "N+1" in axes else {})
-    # The letter alone says what S+1 and S-1 count.
+    # For S+1 and S-1, the letter says what is counted.
     return [words.get(axis) or words.get(re.split("[+-]", axis)[0], axis) for axis in axes]
 
 
 def _observed(out: Tensor, target: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
-    """Describe what can be seen at once: sums of rows and columns, and how much of it is right."""
+    """Describe what can be seen directly: sums of rows and columns, and which part is right."""
     sentences = []
     if axes[-2:] in (["T", "S"], ["S", "S"]) and out.dim() > 2:
         rows = out.sum(-1)

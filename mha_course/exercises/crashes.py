@@ -1,4 +1,4 @@
-"""Know a mistake by how an answer stops: errors alone are often alike."""
+"""Recognise a mistake by how an answer crashes: error texts alone are often alike."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mha_course.exercises.spec import Exercise, Mistake
 
 
 def stopping_alike(call: Call, at: int, mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Return the mutants that stop on operands of the same shapes as an answer, on one case."""
+    """Return the mutants that crash on operands of the same shapes as an answer, on one case."""
     operands = _operands(call.run)
     return [mutant for mutant in mutants if _operands(partial(mutant.run, at)) == operands]
 
 
 def _operands(run: Callable[[], Outcome]) -> list[tuple[int, ...]]:
-    """Return the shapes in the operation at which a call stops."""
+    """Return the shapes in the operation at which a call crashes."""
     with recorded() as operations:
         run()
     stopped = [x for x in operations if x.name == STOPPED]
@@ -31,11 +31,11 @@ def _operands(run: Callable[[], Outcome]) -> list[tuple[int, ...]]:
 def mistake_by_error(
     exercise: Exercise, fitting: list[Mistake], error: BaseException
 ) -> Mistake | None:
-    """Return one of the mistakes that fit, or one that the text of the error shows, if any.
+    """Return one of the fitting mistakes, or one that the error's text shows, if any.
 
-    What is written in the line that crashed decides between several.
+    The text of the crashed line decides between several.
     """
-    # A pattern may ask for the shapes in the learner's line as well as for words of the error.
+    # A pattern may match the shapes in the learner's line as well as the error's text.
     line, shapes = last_line(error.__traceback__) or ("", {})
     if not fitting:
         text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"

@@ -1,4 +1,4 @@
-"""Say what is wrong with an answer: name the mistake, or say as much as is certain."""
+"""Say what is wrong with an answer: name the mistake, or say what is certain."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mha_course.exercises.sandbox import Outcome, as_list, is_float
 from mha_course.exercises.spec import Case, Exercise, Mistake, Stage
 from mha_course.markup import isolate_text
 
-# Kinds of cases in which masks have all their forms.
+# Kinds of cases that together have masks of every form.
 _ALL_FORMS = [*KINDS][:4]
-# Of these a sentence on the mistake alone does not say what was seen.
+# For these, the mistake's sentence alone does not say what was seen.
 _SEEN = (Stage.NARROW, Stage.WIDE, Stage.NO_INT, Stage.SIZES)
 _STOPS_IN_FLOAT32 = (
     "Your answer runs in float64 but stops in float32. Does it name a dtype, instead of taking it "
@@ -57,7 +57,7 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     if fault.stage in (Stage.VALUES, Stage.FINITE):
         target = as_list(wrong.target)[fault.result]
         report = replace(report, result=results[fault.result], target=target)
-    # A bool mask has no digits to lose: where it is wrong, so are the numbers behind it.
+    # A bool mask cannot lose digits: if it is wrong, so are the numbers it came from.
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool
     if call.dtype == torch.float32 and fault.status == "error":
         return replace(report, message=f"{_STOPS_IN_FLOAT32} {fault.message}")
@@ -78,7 +78,7 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
 
 
 def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
-    """Name the mistake of an answer that agreed at first, or say on which sizes it does not."""
+    """Name the mistake of an answer that agreed at first, or say on which sizes it fails."""
     call = wrong.call
     exercise = call.exercise
     report = Report(exercise.name, fault.status, fault.message, fault.stage, fault.mistake)
@@ -94,7 +94,7 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
     recognised = recognise(call, [*first.outcomes, *wrong.outcomes])
     if recognised:
         return _named(replace(report, because=recognised.because), recognised.mistakes)
-    # A case of other sizes may also have another eps or base, which may be what is not used.
+    # A case of other sizes may also have another eps or base, which the answer may ignore.
     has_options = any(isinstance(x, float) for x in call.arguments)
     if kind == OTHER_SIZES and not (has_options and fault.stage == Stage.VALUES):
         return _named_by_stage(report, Stage.SIZES)
@@ -102,7 +102,7 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
 
 
 def explain_pass(exercise: Exercise, answer: Any, dtype: torch.dtype) -> Report:
-    """Report a right answer, and on what it was tried."""
+    """Report a right answer, and what it was tried on."""
     first = exercise.first_cases
     inputs = [x for case in exercise.cases for x in case.arguments if isinstance(x, Tensor)]
     forms = sorted({x.dim() for x in inputs if x.dtype == torch.bool})
@@ -129,7 +129,7 @@ def explain_pass(exercise: Exercise, answer: Any, dtype: torch.dtype) -> Report:
 
 
 def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
-    """Return an answer's options that the reference lacks, so that no call passes them."""
+    """Return the answer's options that the reference lacks; no call passes them."""
     pairs = [(answer, exercise.reference)]
     if isinstance(answer, type):
         methods = ("__init__", "forward")
@@ -150,10 +150,10 @@ def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
 
 
 def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
-    """Tell of a mistake without a name where the answer is right, and what may be wrong."""
+    """Describe a mistake without a name: where the answer is right, and what may be wrong."""
     exercise = call.exercise
     if fault.stage != Stage.TYPE and _is_right_at(call, **EXAMPLE):
-        if _is_right_at(call):  # so it is the numbers of this case, and not its sizes
+        if _is_right_at(call):  # so the cause is this case's numbers, not its sizes
             return _named_by_stage(report, Stage.LARGE_NUMBERS)
         text = f"{fault.message} With the sizes of the lessons' example, C = 48 and D = 12, it is "
         report = replace(report, stage=Stage.SIZES, message=f"{text}right.")
@@ -167,15 +167,15 @@ def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
 
 
 def _is_right_at(call: Call, **sizes: int) -> bool:
-    """Return whether an answer is right for ordinary numbers in these sizes, or in others."""
+    """Return whether an answer is right for ordinary numbers of these sizes, or of others."""
     cases = [call.exercise.draw(kind, **sizes) for kind in _ALL_FORMS]
     return attempt(call.exercise, call.answer, cases, WITH_GRADIENTS).fault is None
 
 
 def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
-    """Return the first step of attention that is wrong, and a sentence.
+    """Return the first wrong step of attention, and a sentence.
 
-    Arguments are made so simple that only one step can spoil the result.
+    The arguments are so simple that only one step can spoil the result.
     """
 
     def is_wrong(arguments: Sequence[Any]) -> bool:
@@ -207,7 +207,7 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
 
 
 def _named_by_stage(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:
-    """Name a mistake that is made at a stage: the one that was diagnosed, or else the first."""
+    """Name a mistake made at a stage: the diagnosed one, or else the first."""
     exercise = find_exercise(report.name)
     possible = [x for x in mistakes_of(report.name) if x.stage == stage and x.belongs_to(exercise)]
     likely = [mistake for mistake in possible if mistake.name == diagnosed] or possible
@@ -215,11 +215,11 @@ def _named_by_stage(report: Report, stage: Stage, diagnosed: str | None = None) 
 
 
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
-    """Say what the mistakes are; if the answer crashed, after what was raised."""
+    """Say what the mistakes are; if the answer crashed, put the error first."""
     text = " And: ".join(mistake.row.text for mistake in mistakes)
     if report.status == "error" or report.stage in _SEEN:
         text = f"{report.message} {text}"
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
-    if named.row.lesson <= number_of_lesson(report.name):  # which has been read
+    if named.row.lesson <= number_of_lesson(report.name):  # already reported
         text += f" See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)

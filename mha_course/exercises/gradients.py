@@ -1,4 +1,4 @@
-"""The gradients of what an answer returns, by which training would go through it."""
+"""The gradients of an answer's results, which training would use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def gradients(
 ) -> list[Tensor | None]:
     """Return the gradients of each result by each float argument, one after the other.
 
-    Several results may be one tensor, which can be unpacked. A gradient is None where none comes
-    through; there are no gradients where the answer stops on tensors that need them, as NumPy does.
+    Several results may be one tensor to unpack. A gradient is None if none comes through; there are
+    no gradients if the answer crashes on tensors that require them, as NumPy does.
     Raises: whatever backward does.
     """
     leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
@@ -36,15 +36,15 @@ def gradients(
 def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
     if not isinstance(x, Tensor) or not x.requires_grad:
         return [None] * len(inputs)
-    # A sum of the results would not do as a loss: that of a softmax has no gradient. So each number
-    # counts with a factor of its own, the same in every call.
+    # The sum of the results is no good as a loss: for a softmax it is constant. So each number gets
+    # its own factor, the same in every call.
     numbers = torch.arange(x.numel(), dtype=x.dtype, device="cpu")
     factors = numbers.cos().view(x.shape).to(x.device)
     grads = torch.autograd.grad(x, inputs, factors, retain_graph=True, allow_unused=True)
     comparable: list[Tensor | None] = []
     for gradient, tensor in zip(grads, inputs, strict=True):
-        # An answer may divide weights that it is given, whose rows sum to 1, by these sums. Its
-        # result stays the same, and its gradient changes by one number in each row.
+        # An answer may divide given weights, whose rows sum to 1, by these sums. The result stays
+        # the same, but the gradient changes by one number in each row.
         if gradient is not None and _are_weights(tensor):
             comparable.append(gradient - gradient.mean(-1, keepdim=True))
         else:

@@ -1,4 +1,4 @@
-"""A ladder of hints for each exercise, one more at each call, with the solution at the top."""
+"""A ladder of hints for each exercise, one more at each call."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mha_course.exercises.catalogue import EXERCISES, find_exercise
 from mha_course.markup import box, heading, prose
 from mha_course.sources import with_imports
 
-# switches in the environment
+# environment variables
 LECTURER = "MHA_COURSE_LECTURER"
 SOLUTIONS = "MHA_COURSE_SOLUTIONS"
-_calls: Counter[str] = Counter()  # of hint, for each exercise, in this session
+_calls: Counter[str] = Counter()  # of hint for each exercise in this session
 
 
 @dataclass(frozen=True)
 class Hint:
-    """The hints on an exercise so far, the newest last; shows itself in a notebook."""
+    """The hints for an exercise so far, the newest last; displays itself in a notebook."""
 
     name: str
     levels: tuple[str, ...]
@@ -32,7 +32,7 @@ class Hint:
 
     @property
     def more(self) -> str:
-        """How to go on from here."""
+        """How to get the next one."""
         if not self.is_last:
             return f'`hint("{self.name}")` again shows the next one.'
         if withheld():
@@ -48,7 +48,7 @@ class Hint:
 
     @property
     def is_last(self) -> bool:
-        """Whether no hint comes after it."""
+        """Whether this is the last hint."""
         return len(self.levels) == len(ladder(self.name))
 
     def steps(self) -> str:
@@ -65,8 +65,8 @@ class Hint:
 def hint(name: str) -> Hint:
     """Show the next hint: a question, a pointer, the shape of the line, and the line itself.
 
-    Args: name is that of an exercise; each keeps its own count in this session, and the last hint
-        repeats. The line itself is left out where solutions are off (see ``solution``).
+    Args: name is an exercise's; each has its own count in this session, and the last hint repeats.
+        The line itself is left out if solutions are off (see ``solution``).
     Raises: ShapeError for a name that is not an exercise.
     """
     find_exercise(name, "hint")
@@ -75,27 +75,26 @@ def hint(name: str) -> Hint:
 
 
 def ladder(name: str) -> tuple[str, ...]:
-    """Return the hints on an exercise; the last one is code, and withheld where solutions are."""
+    """Return the hints for an exercise; the last one is code, withheld if solutions are."""
     hints = EXERCISES[name].hints
     return hints[:-1] if withheld() else hints
 
 
 def solution(name: str) -> str:
-    """Return the source of the reference itself, and the imports that it needs.
+    """Return the reference's source, and the imports it needs.
 
-    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment
-    that points to ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever
-    the class has.
+    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, for example in a class, it is a comment
+    that points to ``hint`` instead; ``MHA_COURSE_LECTURER=1`` overrides this and shows the source.
     Raises: ShapeError for a name that is not an exercise.
     """
     if withheld():
-        find_exercise(name, "solution")  # a name that does not exist is an error all the same
+        find_exercise(name, "solution")  # an unknown name is still an error
         off = f"# Solutions are off in this class ({SOLUTIONS}=off)."
         return f'{off} hint("{name}") still helps.\n'
     return with_imports(find_exercise(name, "solution").reference)
 
 
 def withheld() -> bool:
-    """Return True where a class may not see solutions, unless this is the lecturer."""
+    """Return True if solutions are off, unless this is the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer

@@ -1,7 +1,7 @@
 """Inputs that exercises share: sizes that all differ, nothing symmetric, no bias of 0.
 
-On fixed inputs an answer is judged first, and its mistake is named. An answer that agrees is then
-judged on sizes and numbers that are drawn, one set for each of KINDS.
+An answer is judged on fixed inputs first, where its mistake is named. If it agrees, it is then
+judged on random sizes and numbers, one set for each of KINDS.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 SIZES = {"B": B, "T": T, "S": S, "C": C, "H": H, "D": D}
 FIRST_SIZES = {**SIZES, "R": 9, "O": 18}  # of the first case, unless an exercise has its own
 
-# Those of the running example, but for B and T: with B = 1 and T = S too much is right by chance.
+# The running example's, except B and T: with B = 1 and T = S, too much is right by chance.
 EXAMPLE = {"B": 2, "T": 14, "S": 15, "H": 4, "D": 12}
 
 OTHER_SIZES = "other sizes"
-OTHER_NUMBERS = "other numbers"  # of the same sizes: an answer may have kept what it saw before
+OTHER_NUMBERS = "other numbers"  # of the same sizes: an answer may have cached its input
 MORE_QUERIES = "more queries than keys"
 AS_MANY_QUERIES = "as many queries as keys"
 HIDDEN_LEAD = "very large scores at hidden keys"  # this and the next where there is a mask
 FAR_BELOW = "scores far below 0"
-# What is particular of each set of sizes that is drawn; the sizes that are not named here all
-# differ, and none is 1.
+# What is special about each random set of sizes; sizes not named here all differ, and none is 1.
 KINDS: dict[str, dict[str, int]] = {
     OTHER_SIZES: {},
     OTHER_NUMBERS: {},
@@ -44,11 +43,11 @@ KINDS: dict[str, dict[str, int]] = {
 
 
 class Draw:
-    """Sizes and numbers that are drawn for an exercise: ``d("BSC")`` is a tensor, ``d.S`` a size.
+    """Random sizes and numbers for an exercise: ``d("BSC")`` is a tensor, ``d.S`` a size.
 
-    Each letter is a size: those of attention, X = 3 C, R the width of a latent, O the width that
-    comes out of a Linear; a digit is itself. Sizes are larger than in SIZES in some kinds and
-    smaller in others, and T, S, H and D are of the other parity.
+    Each letter is a size: those of attention, X = 3 C, R a latent's width, O a Linear's output
+    width; a digit is itself. Sizes are larger than in SIZES in some kinds and smaller in others,
+    and T, S, H and D have the other parity.
     """
 
     def __init__(self, name: str, kind: str, **sizes: int) -> None:
@@ -68,13 +67,13 @@ class Draw:
         vars(self).update(KINDS[kind] | sizes)
         self.C = self.H * self.D
         self.X = 3 * self.C
-        # other numbers, but the same head: an answer may have kept what it saw of this head
+        # other numbers, but the same head: an answer may have cached this head
         self.picks = random.Random(f"{name}, {OTHER_SIZES if kind == OTHER_NUMBERS else kind}")
         seed = random.Random(f"{name}, {kind}").randrange(2**31)
         self._generator = torch.Generator().manual_seed(seed)
 
     def shape(self, axes: str) -> list[int]:
-        """Return the sizes of some letters."""
+        """Return the sizes for some letters."""
         return [int(axis) if axis.isdigit() else getattr(self, axis) for axis in axes]
 
     def __call__(self, axes: str) -> Tensor:
@@ -82,7 +81,7 @@ class Draw:
         return self.normal(*self.shape(axes))
 
     def normal(self, *sizes: int) -> Tensor:
-        """Return normal float64 numbers of other sizes than letters have."""
+        """Return normal float64 numbers of given sizes."""
         return torch.randn(*sizes, dtype=torch.float64, generator=self._generator)
 
     def weights(self, axes: str) -> Tensor:
@@ -94,11 +93,11 @@ class Draw:
         return tuple(self(pair) / self.shape(pair[1])[0] ** 0.5 for pair in axes)
 
     def ids(self, count: int, axes: str) -> Tensor:
-        """Return ids of words, out of so many."""
+        """Return word ids below a number."""
         return torch.randint(count, self.shape(axes), generator=self._generator)
 
     def mask(self, axes: str) -> Tensor:
-        """Return a mask, with one row that sees nothing if it has several."""
+        """Return a mask, with one fully masked row if it has several."""
         attend = self(axes) > -0.3
         attend[..., 0] = True
         if attend.dim() > 1 and attend.size(-2) > 2:
@@ -113,8 +112,7 @@ class Draw:
 def self_attention(d: Draw, forms: tuple[str, ...]) -> tuple[Tensor, Tensor | None]:
     """Return tokens (B, S, C), and a mask of one of the forms, such as ``"BS1"``, or none.
 
-    Hidden keys get large scores from padding: tokens of any size that nobody sees, and that see
-    nobody.
+    Padding has large numbers, so that hidden keys would get large scores.
     """
     x = d("BSC")
     form = ["", *forms][d.number % (len(forms) + 1)]
@@ -129,9 +127,9 @@ def self_attention(d: Draw, forms: tuple[str, ...]) -> tuple[Tensor, Tensor | No
 
 
 def opposed(d: Draw, x: Tensor, w_q: Tensor, w_k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tokens and a weight of their keys; with them scores may be far below 0.
+    """Return tokens and a key weight, which may give scores far below 0.
 
-    Then all tokens are nearly alike, and their keys are their queries turned round.
+    Then all tokens are nearly alike, and their keys are their negated queries.
     """
     if d.kind != FAR_BELOW:
         return x, w_k
@@ -159,7 +157,7 @@ def square(*seeds: int) -> tuple[Tensor, ...]:
 
 
 def weights() -> Tensor:
-    """Return attention weights (B, H, T, S): one row is all on one key, and one on two."""
+    """Return attention weights (B, H, T, S): one row is all on one key, another on two."""
     rows = draw(B, H, T, S, seed=4).softmax(-1)
     one_hot = torch.eye(S, dtype=torch.float64)
     rows[0, 1, 2] = one_hot[3]
@@ -168,7 +166,7 @@ def weights() -> Tensor:
 
 
 def mask(queries: int) -> Tensor:
-    """Return a mask (B, 1, T, S) in which one row sees nothing, and one everything."""
+    """Return a mask (B, 1, T, S) with a fully masked row and a fully visible one."""
     attend = draw(B, 1, queries, S, seed=9) > -0.3
     attend[1, 0, 2] = False
     attend[0, 0, 1] = True

@@ -1,4 +1,4 @@
-"""The card that answers in place, where widgets can be shown."""
+"""The card with working buttons, if widgets can be shown."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 def live_card(
     kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a card as front ends show it, or nothing without widgets.
+    """Return a card for a front end to show, or nothing without widgets.
 
-    Args: as of ``widgets.card.Card``.
+    Args: as for ``widgets.card.Card``.
     """
     try:
         from mha_course.widgets.card import Card  # noqa: PLC0415 (slow to load, seldom needed)

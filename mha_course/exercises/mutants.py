@@ -1,4 +1,4 @@
-"""References with a mistake in them: what comes of each case where somebody makes this mistake."""
+"""References with a mistake in them, to see what each case gives with this mistake."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mha_course.exercises.catalogue import find_exercise, mistakes_of
 from mha_course.exercises.sandbox import Outcome, as_list, error_text
 from mha_course.exercises.spec import Change, Exercise, Mistake
 
-# Numbers must come this near to those of a mistake: first as float64 gives them, then, if nothing
-# is found, as an answer does of which a part is computed in float32.
+# Tolerances for matching a mistake's numbers: first for float64; then, if nothing matches, for an
+# answer that computes partly in float32.
 EXACT, NEAR = 1e-12, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Mutant:
-    """A reference with a mistake in it, or two: the steps that they replace."""
+    """A reference with one or two mistakes in it: the steps they replace."""
 
     exercise: Exercise
     mistakes: tuple[Mistake, ...]
@@ -37,17 +37,17 @@ class Mutant:
             with torch.no_grad(), warnings.catch_warnings(action="ignore"):
                 arguments = copy.deepcopy(exercise.cases[at].arguments)
                 return Outcome(exercise.run(exercise.implementation(self.change), *arguments))
-        except Exception as error:  # a mistake may well crash, and is then known by its error
+        except Exception as error:  # a mistake may crash, and is then recognised by its error
             return Outcome(error=error)
 
     def outcome(self, at: int) -> Outcome:
-        """Return what comes of it on one case, where it runs once."""
+        """Return its outcome on one case, run only once."""
         if at not in self._outcomes:
             self._outcomes[at] = self.run(at)
         return self._outcomes[at]
 
     def reproduces(self, outcomes: Sequence[Outcome], precision: float = EXACT) -> bool:
-        """Return True where it comes out on the first cases as an answer did.
+        """Return True if it matches an answer on the first cases.
 
         The last case rules out most mistakes, so it is compared first.
         """
@@ -55,10 +55,10 @@ class Mutant:
         return all(alike(outcomes[at], self.outcome(at), precision) for at in order)
 
     def holds(self, drawn: Outcome) -> bool:
-        """Return True where it also comes out as an answer does on the first sizes that are drawn.
+        """Return True if it also matches the answer on the first random sizes.
 
-        An answer that stops only there may also make it: with sizes that are written as numbers, or
-        with another operation, whose error has other words.
+        An answer that crashes only there may make it too, with hard-coded sizes, or with another
+        operation whose error reads differently.
         """
         expected = self.outcome(len(self.exercise.first_cases))
         if drawn.error is not None and not (expected.error and self.outcome(0).error):
@@ -66,7 +66,7 @@ class Mutant:
         return alike(drawn, expected, NEAR)
 
 
-# Mutants keep what came of them: few are run on more than one or two cases.
+# Mutants cache their outcomes: few are run on more than one or two cases.
 @lru_cache(maxsize=64)
 def right(name: str) -> Mutant:
     """Return the reference itself, with no mistake in it."""
@@ -75,7 +75,7 @@ def right(name: str) -> Mutant:
 
 @lru_cache(maxsize=64)
 def mutants(name: str) -> tuple[Mutant, ...]:
-    """Return the mutants of an exercise whose results differ from the right ones."""
+    """Return an exercise's mutants whose results differ from the right ones."""
     exercise = find_exercise(name)
     targets = [right(name).outcome(at) for at in range(len(exercise.cases))]
     changed = [
@@ -87,7 +87,7 @@ def mutants(name: str) -> tuple[Mutant, ...]:
 
 
 def alike(left: Outcome, right: Outcome, precision: float = EXACT) -> bool:
-    """Return True where two calls came out the same: the same numbers, or the same error."""
+    """Return True if two calls gave the same numbers, or the same error."""
     if left.error is not None or right.error is not None:
         return _kind_of(left.error) == _kind_of(right.error)
     lefts = as_list(left.result)
@@ -105,13 +105,13 @@ def _kind_of(error: BaseException | None) -> tuple[type, str] | None:
 
 
 def same(left: Any, right: Any, precision: float = EXACT) -> bool:
-    """Compare to the precision of the coarser: an answer may go from float64 to float32."""
+    """Compare at the coarser precision: an answer may go from float64 to float32."""
     if not isinstance(left, Tensor) or not isinstance(right, Tensor):
         kinds = {type(left), type(right)}
         return kinds in ({type(left)}, {int, float}) and bool(left == right)
     if left.shape != right.shape or not left.numel():
         return left.shape == right.shape
-    # Numbers that were float32 on the way agree to four digits only.
+    # Numbers that passed through float32 agree to only four digits.
     coarse = 1e-4 if torch.float32 in (left.dtype, right.dtype) else precision
     left = left.detach().to_dense().double()
     right = right.detach().double()

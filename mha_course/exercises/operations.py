@@ -1,4 +1,4 @@
-"""The operations on tensors that an answer is made of, and what an exercise asks of them."""
+"""Record an answer's tensor operations, and check what an exercise asks of them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from torch.overrides import TorchFunctionMode
 from mha_course.mistakes import Row
 from mha_course.torch_internals import DispatchMode, OpOverload, tree_leaves
 
-# The functions by which numbers leave torch, to where operations are not seen.
+# Functions that take numbers out of torch, where operations cannot be seen.
 EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
-STOPPED = "stopped"  # the name of an operation that raised an error
+STOPPED = "stopped"  # the name of an operation that raised
 
 
 class Operation(NamedTuple):
-    """One operation of torch that an answer ran: its name, such as ``"amax"``, and what went in.
+    """A torch operation in an answer: its name, such as ``"amax"``, and its inputs.
 
     Inputs are copies of the tensors; output is a shape, and held the number of results of this
-    shape that are still in memory. One of EXITS has no output, nor has one that is STOPPED.
+    shape still in memory. EXITS have no output, nor has STOPPED.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """What an exercise asks for beside the numbers, such as an operation that is not to be used.
+    """What an exercise asks for besides right numbers, such as avoiding an operation.
 
     Args:
-        row: what an answer did that broke it, and what to do instead.
-        breaks: ``breaks(operations, *arguments)`` is true of operations that break it.
+        row: how an answer broke it, and what to do instead.
+        breaks: ``breaks(operations, *arguments)`` says whether operations break it.
     """
 
     row: Row
@@ -49,7 +49,7 @@ class Rule:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Operation]]:
-    """Keep every operation on tensors, and what goes to NumPy or to Python's lists."""
+    """Record every tensor operation, and tensors that go to NumPy or Python lists."""
     operations: list[Operation] = []
     with _Operations(operations), _Exits(operations):
         yield operations
@@ -59,13 +59,13 @@ class _Operations(DispatchMode):
     def __init__(self, operations: list[Operation]) -> None:
         super().__init__()
         self.operations = operations
-        # by the shape of what was made
+        # by the shape of the result
         self.storages = defaultdict[tuple[int, ...], WeakSet[torch.UntypedStorage]](WeakSet)
 
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
-        """Keep what went into an operation, and count the results of its shape that are alive."""
+        """Record an operation's inputs, and count the live results of its shape."""
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         inputs = tuple(x.detach().clone().cpu() for x in tensors)
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
@@ -102,6 +102,6 @@ class _Exits(TorchFunctionMode):
                 operands[1:] = [operands[1].mT]
             self.operations.append(Operation(STOPPED, tuple(operands)))
             raise
-        if name == "scaled_dot_product_attention":  # how a kernel does it is its own affair
+        if name == "scaled_dot_product_attention":  # what a kernel does inside does not count
             self.operations[before:] = [Operation(name, ())]
         return out

@@ -1,4 +1,4 @@
-"""Questions to answer before the reveal, marked at once, with a reason for every choice.
+"""Questions to answer before the reveal, marked immediately, with a reason for every choice.
 
 With a kernel choices are buttons, and other answers are typed into a field. On GitHub, and without
 widgets, choices unfold when you click them.
@@ -28,13 +28,13 @@ VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
 
 
 def verdict(question: Question, answer: str) -> str:
-    """Write whether an answer to a question is right, and why."""
+    """Write whether an answer is right, and why."""
     right = answer == question.right
     return f"<strong>{VERDICTS[right]}</strong> {escape(question.answers[answer])}"
 
 
 def buttons(question: Question) -> list[dict[str, Any]]:
-    """Describe a button for each choice, and what it shows once it is pressed."""
+    """Describe a button for each choice, and what it shows when pressed."""
     return [
         {"text": choice, "right": choice == question.right, "reason": verdict(question, choice)}
         for choice in question.choices
@@ -43,7 +43,7 @@ def buttons(question: Question) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A question, with the learner's answer where one was given; shows itself in a notebook."""
+    """A question, with the learner's answer if given; displays itself in a notebook."""
 
     name: str
     question: Question
@@ -51,14 +51,14 @@ class Prediction:
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is right; None if there is none, or if it cannot be read."""
+        """Whether the answer is right; None if it is missing or cannot be read."""
         if self.given is None or not has_form(self.question, self.given):
             return None
         return self.meant == self.question.right
 
     @property
     def meant(self) -> str | None:
-        """The question's answer that the learner's words mean; None if they mean none."""
+        """The answer that the learner's words mean; None if they mean none."""
         return read_answer(self.question, self.given or "")
 
     def __repr__(self) -> str:
@@ -121,7 +121,8 @@ class Prediction:
         return f"Which {'shape' if ',' in self.question.right else 'number'} do you mean?"
 
     def _reason(self) -> str:
-        """Return why the answer is right, what a wrong one overlooks, or what can be answered."""
+        """Return why the answer is right, what a wrong one overlooks, or what answers are
+        possible."""
         if self.meant is not None:
             return self.question.answers[self.meant]
         if not self.question.choices:
@@ -131,12 +132,12 @@ class Prediction:
 
 
 def predict(name: str, answer: object = None) -> Prediction:
-    """Ask a question, or mark an answer to it.
+    """Ask a question, or mark an answer.
 
     Args: name is a key of QUESTIONS; answer a number, a shape such as ``"2, 5, 24"``,
-        ``(2, 5, 24)`` or ``"B, S, C"``, or a choice or its letter. Without an answer the question
-        shows itself.
-    Raises: ShapeError for a name that is not a question.
+        ``(2, 5, 24)`` or ``"B, S, C"``, or a choice or its letter. Without an answer, the question
+        is displayed.
+    Raises: ShapeError for an unknown name.
     """
     require(
         name in QUESTIONS,

@@ -1,4 +1,4 @@
-"""A file beside the notebooks keeps what is done across lessons; all else works without it."""
+"""A file next to the notebooks keeps the learner's progress; everything else works without it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from filelock import FileLock
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
-TIMEOUT = 3.0  # seconds to wait for another notebook, which needs milliseconds
-RANKS = ("error", "wrong", "correct")  # what a judged answer can be; the best is kept
+TIMEOUT = 3.0  # seconds to wait for another notebook, which takes milliseconds
+RANKS = ("error", "wrong", "correct")  # statuses of judged answers; the best is kept
 
 
 @dataclass
 class Session:
-    """What went wrong since the kernel started, for ``progress`` to say."""
+    """What went wrong since the kernel started, for ``progress`` to report."""
 
-    unwritable: bool = False  # the last change could not be kept
-    restarted: bool = False  # a broken file was laid aside
+    unwritable: bool = False  # the last change could not be saved
+    restarted: bool = False  # a broken file was set aside
 
 
 session = Session()
 
 
 def remember(name: str, status: str) -> None:
-    """Keep the best status that an exercise has had; never raise.
+    """Save an exercise's best status so far; never raise.
 
-    A status that is not one of RANKS is not kept, so that a lesson that is only run leaves no file.
+    A status not in RANKS is not saved, so that only running a lesson leaves no file.
     """
 
     def judged(content: dict[str, Any]) -> None:
@@ -46,15 +46,15 @@ def remember(name: str, status: str) -> None:
 
 
 def update(change: Callable[[dict[str, Any]], None]) -> None:
-    """Change what is kept where that is possible; never raise.
+    """Change the saved entries if possible; never raise.
 
-    A broken file is moved aside: people can repair what a program cannot read.
+    A broken file is set aside: a person may be able to repair it.
     """
     if switched_off():
         return
     try:
-        # Two notebooks may run in one folder: both would read the same entries, and the second to
-        # write undo the first. The lock's file stays: another notebook may wait for it.
+        # Two notebooks may run in one folder: both would read the same entries, and the second
+        # would overwrite the first. The lock file stays: another notebook may be waiting for it.
         with (
             warnings.catch_warnings(action="ignore"),
             FileLock(f"{FILE}.lock", timeout=TIMEOUT, poll_interval=0.005),
@@ -67,7 +67,7 @@ def update(change: Callable[[dict[str, Any]], None]) -> None:
             change(content)
             _write(content)
         session.unwritable = False
-    except (OSError, NotImplementedError):  # the latter where a file system has no locks
+    except (OSError, NotImplementedError):  # OSError if a file system has no locks
         session.unwritable = True
 
 
@@ -77,7 +77,7 @@ def switched_off() -> bool:
 
 
 def kept() -> dict[str, Any] | None:
-    """Return all entries, none if there is no file, and None if the file is broken.
+    """Return all entries, {} if there is no file, or None if it is broken.
 
     Raises: OSError.
     """
@@ -91,7 +91,7 @@ def kept() -> dict[str, Any] | None:
 
 
 def statuses_of(content: Mapping[str, Any]) -> dict[str, str]:
-    """Return the best status of each exercise; an entry that makes no sense is left out."""
+    """Return each exercise's best status, without invalid entries."""
     statuses = {}
     for name, entry in content.get("exercises", {}).items():
         status = entry.get("status") if isinstance(entry, dict) else None
@@ -101,13 +101,13 @@ def statuses_of(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write(content: Mapping[str, Any]) -> None:
-    """Replace the file in one move: a killed kernel, or a full disk, leaves the old one whole."""
+    """Replace the file atomically: a killed kernel or a full disk leaves the old one intact."""
     temporary = Path(f"{FILE}.part")
     try:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         try:
             temporary.replace(FILE)
-        except PermissionError:  # Windows refuses while another program reads the old file
+        except PermissionError:  # Windows refuses while another program is reading the old file
             time.sleep(0.2)
             temporary.replace(FILE)
     finally:

@@ -19,7 +19,7 @@ AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
 
 @dataclass(frozen=True)
 class Row:
-    """One lesson: how many exercises are done, and the names of those that are open."""
+    """One lesson: how many exercises are done, and the names of the others."""
 
     number: int
     title: str
@@ -27,21 +27,21 @@ class Row:
     open: tuple[str, ...]
 
     def cells(self, style: str = "{}") -> tuple[str, str, str]:
-        """Return its texts in the table; style is a format for the name of an open exercise."""
+        """Return its cells in the table; style formats the names of open exercises."""
         done = f"{self.done} of {self.done + len(self.open)}"
         return f"{self.number} · {self.title}", done, ", ".join(map(style.format, self.open))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A table of the lessons, or a line on why there is none; shows itself in a notebook."""
+    """A table of the lessons, or a line on why there is none; displays itself in a notebook."""
 
     rows: tuple[Row, ...] = ()
     note: str = ""
 
     @property
     def total(self) -> str:
-        """How many of all exercises are done, as a sentence."""
+        """A sentence on how many of all exercises are done."""
         done = sum(row.done for row in self.rows)
         total = done + sum(len(row.open) for row in self.rows)
         return f"{done} of {total} exercises are done."
@@ -84,7 +84,7 @@ def progress() -> Progress:
 
 
 def _rows(statuses: Mapping[str, str]) -> tuple[Row, ...]:
-    """Make a row of each lesson that has exercises: of Part I, and of all once Part II is begun."""
+    """Make a row for each lesson with exercises: only Part I until Part II is begun."""
     rows = []
     begun = 0  # the last lesson in which an answer was judged
     for lesson in catalogue.LESSONS:

@@ -1,4 +1,4 @@
-"""Read a typed answer: a number, a shape, or a choice as it is written or by its label."""
+"""Read a typed answer: a number, a shape, or a choice by its words or its label."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mha_course.questions import Question
 
 
 def read_answer(question: Question, text: str) -> str | None:
-    """Return which of a question's answers a text gives, or None."""
+    """Return which of a question's answers a text means, or None."""
     if _plain(text) in map(_plain, question.also):
         return question.right
     if question.choices:
@@ -46,17 +46,17 @@ def _bare(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Also leave out blanks, and the brackets around a text."""
+    """Also drop spaces, and brackets around the text."""
     return "".join(_bare(text).split()).strip("()[]")
 
 
 def _choice(question: Question, text: str) -> str | None:
-    """Return the choice that is given: in its words, as its number, or by its label."""
+    """Return the choice given by its words, its number or its label."""
     choices = question.choices
     for choice in choices:
         if _plain(choice) == _plain(text):
             return choice
-    # Only the right choice may be rounded: a wrong one might be as near to the right number.
+    # Only the right choice may be rounded: a wrong one may be as close to the right number.
     values = _numbers(text, question.units)
     for choice in choices:
         tolerance = question.tolerance if choice == question.right else 0.0
@@ -65,12 +65,12 @@ def _choice(question: Question, text: str) -> str | None:
     label = _plain(text)
     labels = string.ascii_lowercase[: len(choices)]
     if "how many" not in question.text.casefold() and not re.search(r"\d", "".join(choices)):
-        labels += "123456789"[: len(choices)]  # else a digit would be an answer of its own
+        labels += "123456789"[: len(choices)]  # else a digit could be an answer itself
     return choices[labels.index(label) % len(choices)] if label in tuple(labels) else None
 
 
 def _typed_number(question: Question, text: str) -> str | None:
-    """Return the right answer where a number is near it, else a wrong one that is meant."""
+    """Return the right answer if a number is close to it, else a wrong one that matches."""
     values = _numbers(text, question.units)
     if _is_near(values, [float(question.right)], question.tolerance):
         return question.right
@@ -82,10 +82,10 @@ def _typed_number(question: Question, text: str) -> str | None:
 
 
 def _numbers(text: str, units: str = "") -> list[float]:
-    """Read a number: several readings where a comma or a point may mark thousands or decimals, none
-    for words.
+    """Read a number, in several ways if a comma or point may mark thousands or decimals; [] for
+    words.
 
-    Args: units are words that may follow it; with ``%`` among them, it may be in percent.
+    Args: units are words that may follow it; if they include ``%``, it may be a percentage.
     """
     match = re.fullmatch(r"(?:about )?([+-]?[\d., ]*\d)\s*(\D*)", _bare(text))
     if match is None or not set(match[2].split()) <= set(units.casefold().split()):
@@ -107,7 +107,7 @@ def _is_near(values: Sequence[float], targets: Sequence[float], tolerance: float
 
 
 def _is_shape(text: str, sizes: str, letters: str) -> bool:
-    """Compare a shape: at each axis its size, or its letter."""
+    """Compare a shape: each axis by its size or its letter."""
     answer = _axes(text)
     target = _axes(sizes)
     names = _axes(letters) or target
@@ -117,7 +117,7 @@ def _is_shape(text: str, sizes: str, letters: str) -> bool:
 
 
 def _axes(text: str) -> list[str]:
-    """Cut a shape at its commas, or at blanks where there are none."""
+    """Split a shape at commas, or at spaces if there are none."""
     text = re.sub(r"torch\.size|[()\[\]]", " ", _bare(text))
     axes = text.split(",") if "," in text else text.split()
     return ["".join(axis.split()) for axis in axes]

@@ -1,7 +1,7 @@
-"""Find the mistake that comes out as an answer does.
+"""Find the mistake that reproduces an answer's results.
 
 A mistake replaces steps of the reference, so it can be run. A reference with a mistake in it is
-called a mutant here. The mutant that comes out as the answer does on all cases names the mistake.
+called a mutant here. The mutant that matches the answer on all cases names the mistake.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mha_course.exercises.rules import Call
 from mha_course.exercises.sandbox import Outcome, as_list
 from mha_course.exercises.spec import Mistake
 
-# This many pairs of mistakes are tried for one answer. No exercise has as many: MultiHeadAttention
-# has 1,496, and they take 0.9 s of one core. It is a number and no clock, so that a busy machine
-# comes to the same answer.
+# At most this many pairs of mistakes are tried for an answer. No exercise has as many:
+# MultiHeadAttention has 1,496, which take 0.9 s on one core. It is a count, not a time, so that a
+# busy machine gives the same answer.
 MAX_PAIRS = 1600
 
 
@@ -33,10 +33,9 @@ class Recognition(NamedTuple):
 
 
 def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
-    """Return the mistake, or the two, that come out as the answer did on the first cases, if any.
+    """Return the one or two mistakes that match the answer on the first cases, if any.
 
-    On the first sizes that are drawn they must also come out so, and where several mistakes fit, on
-    all cases.
+    They must also match on the first random sizes and, if several mistakes fit, on all cases.
     """
     exercise = call.exercise
     name = exercise.name
@@ -47,12 +46,12 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
 
     drawn = answered(len(exercise.first_cases))
     stops = [(at, x.error) for at, x in enumerate(outcomes) if x.error is not None]
-    if stops:  # on one case alone, many mistakes crash alike
+    if stops:  # on a single case, many mistakes crash alike
         remaining = range(len(outcomes), len(exercise.first_cases))
         outcomes = [*outcomes, *map(answered, remaining)]
     fitting = _fitting(name, outcomes, drawn)
-    # Several mistakes may come out alike on the first cases. Then it is the operation that stopped,
-    # or all other cases, that decide between them.
+    # Several mistakes may give the same results on the first cases. Then the operation that
+    # crashed, or all other cases, decide.
     if stops:
         at, error = stops[0]
         failing_call = replace(call, arguments=exercise.cases[at].arguments)
@@ -70,7 +69,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     target = as_list(right(name).outcome(0).result)
     if stops or len(as_list(outcomes[-1].result)) != len(target):
         return None
-    # Two mistakes at once cannot be told from their results one by one, so pairs are run.
+    # Two mistakes at once cannot be recognised separately, so pairs are run.
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if pair.reproduces(outcomes) and pair.holds(drawn):
             return Recognition(pair.mistakes, _agreement(pair, answered))
@@ -78,16 +77,17 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
 
 
 def _fitting(name: str, outcomes: Sequence[Outcome], drawn: Outcome) -> list[Mutant]:
-    """Return the mutants that come out as an answer did."""
+    """Return the mutants that match an answer."""
     fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes)]
-    # An answer that is nearly right comes near to mistakes that change next to nothing.
+    # An answer that is nearly right is close to mistakes that change almost nothing.
     if not fitting and not right(name).reproduces(outcomes, NEAR):
         fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes, NEAR)]
     return [mutant for mutant in fitting if mutant.holds(drawn)]
 
 
 def _agreement(mutant: Mutant, answered: Callable[[int], Outcome]) -> str:
-    """Say which steps of the reference were replaced, and on how many cases that is the answer."""
+    """Say which steps of the reference were replaced, and on how many cases that equals the
+    answer."""
     total = len(mutant.exercise.cases)
     agreeing = [at for at in range(total) if alike(answered(at), mutant.outcome(at), NEAR)]
     steps = []
@@ -101,9 +101,9 @@ def _agreement(mutant: Mutant, answered: Callable[[int], Outcome]) -> str:
 
 
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[Mutant]:
-    """Yield pairs of mistakes in different steps that an answer may have made, in a fixed order.
+    """Yield pairs of mistakes in different steps that an answer may have made, in fixed order.
 
-    If a single mistake explains one of several results, it is one of the two. If none does, both
+    If one mistake alone explains one of several results, it is one of the two. If none does, both
     change the weights, and through them the result.
     """
     last = len(outcomes) - 1
@@ -124,7 +124,7 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[Mutant]:
 
 
 def _simple_mutants(name: str, at: int) -> list[Mutant]:
-    """Return one mutant for each mistake that has a name and does not crash."""
+    """Return one mutant for each named mistake that does not crash."""
     by_mistake: dict[Mistake, Mutant] = {}
     for mutant in mutants(name):
         (mistake,) = mutant.mistakes
@@ -134,6 +134,6 @@ def _simple_mutants(name: str, at: int) -> list[Mutant]:
 
 
 def _explains(answered: Outcome, wrong: Outcome, correct: Outcome) -> bool:
-    """Return True where one of several results, a wrong one, is as a mistake makes it."""
+    """Return True if a mistake reproduces one of several results, which is wrong."""
     rows = zip(*(as_list(x.result) for x in (answered, wrong, correct)), strict=False)
     return any(same(mine, wrong) and not same(mine, target) for mine, wrong, target in rows)

@@ -1,4 +1,4 @@
-"""The verdict on an answer, as text, as HTML, and as a card with buttons that help."""
+"""The verdict on an answer, as text, as HTML, and as a card with help buttons."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ _LOOKS = {  # title and sign of each status
     "error": ("Stopped with an error", "⚠"),
 }
 _LESSON = re.compile("See lesson ([0-9]+), “([^”]+)”")
-_MANY = 3  # failures until the solution is offered
+_MANY = 3  # failures before the solution is offered
 
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict on an answer: shows itself in a notebook, prints as one line elsewhere.
+    """The verdict on an answer: displays itself in a notebook, prints as one line elsewhere.
 
-    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
-    of a known mistake or None; ``stage`` where it departs from the reference, such as ``"shape"``,
-    or None. ``because`` is not shown: it says how the verdict is known, for anyone who asks why, or
-    is None. It names the rule that found a fault and, where a mistake was recognised, the steps of
-    the reference that were replaced and the number of inputs on which that equals the answer; of a
-    right answer it says what was tried.
+    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` is the
+    id of a known mistake or None; ``stage`` is where it first differs from the reference, such as
+    ``"shape"``, or None. ``because`` is not shown: it says how the verdict was reached, or is None.
+    It names the rule that found a fault and, if a mistake was recognised, the replaced steps and
+    the number of inputs on which that equals the answer; for a right answer it says what was tried.
     """
 
     name: str
@@ -46,23 +45,23 @@ class Report:
     stage: str | None = None
     mistake: str | None = None
     because: str | None = None
-    kept: str = field(default="", compare=False)  # whether ``my_attention.py`` has it now
+    kept: str = field(default="", compare=False)  # whether it is now in ``my_attention.py``
     failures: int = field(default=0, compare=False)  # since the last pass
     answer: Any = field(default=None, compare=False)
-    # of the last call, where it was called
+    # of the last call, if there was one
     arguments: Sequence[Any] | None = field(default=None, compare=False)
-    # Of this call, where numbers are wrong: the first result that is, and what it should be.
+    # The first wrong result of this call, and what it should be, if numbers are wrong.
     result: Any = field(default=None, compare=False)
     target: Any = field(default=None, compare=False)
 
     @property
     def offer(self) -> str:
-        """A way to go on after a second failure, empty before."""
+        """An offer of help after a second failure; empty before."""
         return f'Stuck? hint("{self.name}") goes one step further.' if self.failures > 1 else ""
 
     @property
     def picture(self) -> str:
-        """The HTML of the result beside the target, where matrices differ."""
+        """The HTML of the result next to the target, if matrices differ."""
         return side_by_side(self.result, self.target)
 
     def __repr__(self) -> str:
@@ -89,25 +88,25 @@ class Report:
 
 
 def _link(place: re.Match[str]) -> str:
-    """Make a link of the place in a lesson to which a message sends the learner."""
-    if "google.colab" in sys.modules:  # where a page has no others beside it
+    """Turn a message's reference to a lesson's section into a link."""
+    if "google.colab" in sys.modules:  # if no other pages are next to it
         return place[0]
     number, section = place.groups()
     file = f"{[*FOLDERS][int(number)].removeprefix('l')}.ipynb"
-    anchor = quote(unescape(section).replace(" ", "-"))  # as Jupyter makes it of a heading
+    anchor = quote(unescape(section).replace(" ", "-"))  # Jupyter's anchor for a heading
     return f'See <a class="lesson" href="{file}#{anchor}">lesson {number}, “{section}”</a>'
 
 
 class _Helper:
-    """The buttons of one report, and what they have brought."""
+    """The buttons of one report, and what they have shown."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.parts = dict[str, str]()
-        self.done = set[str]()  # actions that need no asking again
+        self.done = set[str]()  # actions that are used up
 
     def buttons(self) -> list[dict[str, Any]]:
-        """Return what can be asked now, and what needs no asking again."""
+        """Return the buttons available now, and those used up."""
         passed = self.report.status == "correct"
         labels = {}
         if not passed:
@@ -122,7 +121,7 @@ class _Helper:
         ]
 
     def respond(self, action: str, _: str) -> dict[str, Any]:
-        """Open a hint, the solution or a trace; return what the card shows from then on."""
+        """Open a hint, the solution or a trace; return the card's new content."""
         widgets = getattr(self, f"_{action}")()
         parts = [self.parts[name] for name in ("hint", "solution", "trace") if name in self.parts]
         extra = {"widgets": widgets} if widgets else {}
@@ -160,6 +159,6 @@ class _Helper:
 
 
 def _part(title: str, content: str) -> str:
-    """Show what a button brought, under a title that folds it."""
+    """Show a button's content, under a title that folds it."""
     summary = f"<summary><strong>{escape(title)}</strong></summary>"
     return f'<details open class="part">{summary}{content}</details>'

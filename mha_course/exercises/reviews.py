@@ -1,4 +1,4 @@
-"""``review`` asks again what earlier lessons taught, at intervals that grow."""
+"""``review`` asks again what earlier lessons taught, at growing intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE_DUE = (
 
 
 class Review:
-    """At most eight questions that are due; shows itself in a notebook."""
+    """At most eight questions that are due; displays itself in a notebook."""
 
     def __init__(self, now: datetime | None) -> None:
         self._now = now
@@ -36,7 +36,7 @@ class Review:
         return (self._now or datetime.now().astimezone()).timestamp()
 
     def answer(self, name: str, choice: object) -> bool:
-        """Keep the answer to a question, and return whether it is right.
+        """Save the answer to a question, and return whether it is right.
 
         Only the first answer counts, until the question is due again.
         Args: name is its id; choice is a choice, or its letter.
@@ -56,7 +56,7 @@ class Review:
         def record(content: dict[str, Any]) -> None:
             now = self._seconds()
             history = histories(content).get(name, [])
-            if is_due(history, now):  # else another notebook has asked it since
+            if is_due(history, now):  # else another notebook has asked it meanwhile
                 reviewed = content.get("review")
                 reviews = reviewed if isinstance(reviewed, dict) else {}
                 content["review"] = reviews | {name: [*history, (now, right)]}
@@ -86,7 +86,7 @@ class Review:
             return {}
 
     def _card(self, count: int) -> Any:
-        """Make the card of the next question, which brings the one after it when it is answered."""
+        """Make the card of the next question; answering it shows the one after."""
         from mha_course.widgets.card import Card  # noqa: PLC0415 (slow to load, seldom needed)
 
         name = self.due[0]
@@ -107,11 +107,11 @@ class Review:
 
 
 def review(now: datetime | None = None) -> Review:
-    """Ask questions on lessons that are done, each again after 1, 3, 8, 21 and 60 days.
+    """Ask about lessons that are done, each question again after 1, 3, 8, 21 and 60 days.
 
-    A wrong answer begins again. A card takes two minutes, and a week no more than ten.
+    A wrong answer restarts the intervals. A card takes two minutes, a week at most ten.
 
-    Args: now is a time to take for the present one; without a time zone it is local.
+    Args: now replaces the current time; without a time zone it is local.
     Raises: ShapeError.
     """
     if now is not None and not isinstance(now, datetime):

@@ -1,7 +1,7 @@
-"""The rules by which an answer is judged on one case, in order.
+"""The rules that judge an answer on one case, in order.
 
-Each is ``rule(call, outcome, target) -> Fault | None``: how the answer was called, what came of it,
-and what the reference returns for the same arguments.
+Each is ``rule(call, outcome, target) -> Fault | None``: how the answer was called, its outcome, and
+what the reference returns for the same arguments.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from mha_course.exercises.spec import Arguments, Case, Exercise, Stage
 from mha_course.torch_internals import WithoutSubclasses
 
 LOST_GRADIENT = "The result is right, but a gradient is missing."
-# A gradient that is 0 in exact arithmetic, as that of the keys' bias, comes out as small as this.
+# A gradient that is exactly 0 in theory, such as that of the keys' bias, is this small in practice.
 ROUNDING_OF_ZERO = 1e-9
-# Where scores are far apart, right answers in float32 differ. They may be so many times as
-# far off as the reference is in float32, but no further off than the second number.
+# If scores are far apart, right answers in float32 differ. Their error may be this many times the
+# reference's in float32, but at most the second number.
 ROUNDINGS, COARSE = 10, 1e-3
-# Comparing results of more numbers than this twice would take seconds.
+# Comparing larger results than this twice would take seconds.
 MAX_NUMBERS = 10_000_000
 
 
 class Fault(NamedTuple):
-    """What is wrong with an answer: a stage and a mistake of Report, and a sentence."""
+    """What is wrong with an answer: a stage and mistake as in Report, and a sentence."""
 
     stage: Stage
     message: str
     mistake: str | None = None
-    result: int = 0  # the number of the first result that is wrong, where there are several
+    result: int = 0  # the index of the first wrong result, if there are several
 
     @property
     def status(self) -> str:
-        """``"error"`` for an answer that raised, else ``"wrong"``."""
+        """``"error"`` if the answer raised, else ``"wrong"``."""
         return "error" if self.stage == Stage.RUN else "wrong"
 
 
 @dataclass(frozen=True)
 class Call:
-    """An answer to an exercise, the arguments on which it is called, and how close it must come."""
+    """An answer to an exercise, the arguments it is called with, and the tolerance."""
 
     exercise: Exercise
     answer: Any
@@ -56,7 +56,7 @@ class Call:
     tolerance: float = 0.0
 
     def run(self, seed: int = 0) -> Outcome:
-        """Run the answer; results that are stacked in one tensor are unpacked."""
+        """Run the answer; unpack results stacked in one tensor."""
         exercise = self.exercise
         outcome = sandbox.run(exercise.run, self.answer, self.arguments, seed=seed)
         outcome.result = result = _plain(outcome.result)
@@ -84,10 +84,10 @@ def changed_input(_: Call, outcome: Outcome, __: Any) -> Fault | None:
 
 
 def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
-    """Call the answer once more, with other random numbers at hand."""
+    """Call the answer again with another random seed."""
     if "other answers" in call.exercise.allows:
         return None
-    # The two must agree to the last digit: dropout may change less than the tolerance.
+    # The two must agree exactly: dropout may change less than the tolerance.
     second = call.run(seed=1)
     if second.error is not None or _equal(as_list(second.result), as_list(outcome.result)):
         return None
@@ -96,7 +96,7 @@ def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
 
 
 def wrong_count(_: Call, outcome: Outcome, target: Any) -> Fault | None:
-    """Find an answer that returns more results than there should be, or fewer."""
+    """Find an answer that returns too many or too few results."""
     wanted = len(as_list(target))
     results = _results(outcome, target)
     if len(results) == wanted:
@@ -133,20 +133,20 @@ def wrong_values(call: Call, outcome: Outcome, target: Any) -> Fault | None:
 
 
 def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
-    """Compare the gradients, where learning goes through the exercise; none may be missing."""
+    """Compare the gradients, if learning goes through the exercise; none may be missing."""
     exercise = call.exercise
     if "no gradient" in exercise.allows or not any(map(is_float, as_list(target))):
         return None
     several = isinstance(target, tuple)
-    # backward() runs code of the learner's, too, so it runs where errors are caught.
+    # backward() also runs the learner's code, so it runs where errors are caught.
     outcome = sandbox.run(gradients, exercise.run, (call.answer, call.arguments, several))
     if outcome.error is not None:
         text = sandbox.error_text(outcome.error)
-        if "inplace operation" in text:  # on tensors of its own: no mistake
+        if "inplace operation" in text:  # on its own tensors: no mistake
             return None
         if "does not require grad" in text:
             return Fault(Stage.NO_GRADIENT, LOST_GRADIENT)
-        if "other answers" in exercise.allows:  # through qr, for instance, which is as good
+        if "other answers" in exercise.allows:  # through qr, for instance, which is fine
             return None
         return Fault(Stage.GRADIENT, "The result is right, but backward() fails.")
     targets = gradients(exercise.run, exercise.reference, call.arguments, several)
@@ -159,7 +159,7 @@ def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
 
 def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | None) -> Fault | None:
     allows = call.exercise.allows
-    # Where the reference has no gradient, or one that overflows, there is nothing to compare with.
+    # If the reference has no gradient, or one that overflows, there is nothing to compare with.
     if target is None or not bool(target.isfinite().all()):
         return None
     if gradient is None:
@@ -176,7 +176,7 @@ def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | Non
 
 
 def forbidden_operation(call: Call, _: Outcome, __: Any) -> Fault | None:
-    """Run the answer once more, and look at its operations."""
+    """Run the answer again, and check its operations."""
     if not call.exercise.rules:
         return None
     with recorded() as operations:
@@ -187,8 +187,8 @@ def forbidden_operation(call: Call, _: Outcome, __: Any) -> Fault | None:
     return None
 
 
-# Most rules are for some of the calls only. Gradients are compared in float64, in which rounding
-# cannot make a right one look wrong. What an exercise forbids shows on the first cases already.
+# Most rules apply only to some calls. Gradients are compared in float64, where rounding cannot make
+# a right one look wrong. Forbidden operations already show on the first cases.
 OF_CALLS: tuple[FindsFault, ...] = (
     crashed,
     changed_input,
@@ -203,10 +203,9 @@ ALL_RULES: tuple[FindsFault, ...] = (*WITH_GRADIENTS, forbidden_operation)
 
 @dataclass(frozen=True)
 class Attempt:
-    """How an answer came out, case by case, up to the first fault, if there is one.
+    """How an answer did, case by case, up to the first fault, if any.
 
-    The call, the case and the target are the last ones; rule is the name of the one that was
-    broken.
+    The call, case and target are the last ones; rule is the name of the broken one.
     """
 
     outcomes: list[Outcome]
@@ -225,7 +224,7 @@ def attempt(
     dtype: torch.dtype = torch.float64,
     tolerance: float | None = None,
 ) -> Attempt:
-    """Call an answer on one case after another, until a rule finds a fault."""
+    """Call an answer on one case after another until a rule finds a fault."""
     outcomes = []
     if tolerance is None:
         tolerance = exercise.tolerance
@@ -249,7 +248,7 @@ def attempt(
 
 
 def _error_in_float32(call: Call, target: Any) -> float:
-    """Return how far off an answer in float32 may be, because the reference also is."""
+    """Return how far off a float32 answer may be, given the reference's own error."""
     exercise = call.exercise
     narrow = [x.float() if is_float(x) else x for x in call.arguments]
     several = isinstance(target, tuple)
@@ -266,19 +265,19 @@ def _error_in_float32(call: Call, target: Any) -> float:
 
 
 def right_result(exercise: Exercise, arguments: Sequence[Any]) -> Any:
-    """Return what the reference returns for some arguments."""
+    """Return the reference's result for some arguments."""
     with torch.no_grad():
         return exercise.run(exercise.reference, *arguments)
 
 
 def _results(outcome: Outcome, target: Any) -> list[Any]:
-    """Return the results, as many as the reference has if they can be unpacked."""
+    """Return the results, unpacked into as many as the reference has, if possible."""
     return as_list(outcome.result) if isinstance(target, tuple) else [outcome.result]
 
 
 def _plain(result: Any) -> Any:
-    """Return results on the CPU, without what a class of the learner's own would do."""
-    if type(result) is GeneratorType:  # as of return (f(x) for x in (q, k, v))
+    """Return results on the CPU as plain tensors, without the learner's own classes."""
+    if type(result) is GeneratorType:  # as in return (f(x) for x in (q, k, v))
         result = tuple(result)
     if isinstance(result, tuple | list):
         plain = [_plain(x) for x in result]
@@ -298,5 +297,5 @@ def _equal(first: list[Any], second: list[Any]) -> bool:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """Return the plain numbers, NaN as a number that equals itself."""
+    """Return a dense tensor, with NaN replaced by a number that equals itself."""
     return x.to_dense().detach().nan_to_num(1.5)

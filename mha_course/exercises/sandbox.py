@@ -1,4 +1,4 @@
-"""Run a learner's code: quietly, on copies, and explain where it stopped."""
+"""Run a learner's code quietly, on copies, and explain where it stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mha_course.markup import isolate_text
 
-# Frames of these files are not the learner's lines.
+# Frames in these files are not the learner's lines.
 LIBRARIES = (
     str(Path(torch.__file__).parent),
     str(Path(__file__).parent.parent),
@@ -31,7 +31,7 @@ LIBRARIES = (
 
 @dataclass
 class Outcome:
-    """The outcome of a call: a result or an error, and whether its inputs are unchanged."""
+    """A call's result or error, and whether its inputs are unchanged."""
 
     result: Any = None
     error: BaseException | None = None
@@ -54,7 +54,7 @@ def settings_as_before() -> Iterator[None]:
     finally:
         torch.set_default_dtype(dtype)
         torch.set_default_device(None)
-        if torch.get_default_device() != device:  # it was set, and not by a with statement
+        if torch.get_default_device() != device:  # it was set without a with statement
             torch.set_default_device(device)
 
 
@@ -63,9 +63,9 @@ def run(
 ) -> Outcome:
     """Call an answer on copies of the arguments, quietly; undo what it sets in torch.
 
-    What it draws at random comes from the seed.
+    Its random numbers come from the seed.
     """
-    # An answer that works in place spoils what it gets.
+    # An answer that works in place would change its arguments.
     copies = copy.deepcopy(list(arguments))
     outcome = Outcome()
     try:
@@ -80,7 +80,7 @@ def run(
             outcome.result = call(answer, *copies)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a learner's code raises is reported
+    except BaseException as error:  # whatever the learner's code raises is reported
         outcome.error = error
     pairs = zip(arguments, copies, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
@@ -93,9 +93,9 @@ def is_float(x: Any) -> bool:
 
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
-    """Describe what was raised, in which of the learner's lines, and with which shapes."""
+    """Describe the error, the learner's line it came from, and the shapes there."""
     last = last_line(error.__traceback__)
-    if isinstance(error, KeyboardInterrupt):  # the stop button of a notebook
+    if isinstance(error, KeyboardInterrupt):  # the notebook's stop button
         where = f" in your line `{isolate_text(last[0])}`. Does a loop never end?" if last else "."
         return f"It was interrupted{where}"
     if last is None:
@@ -112,7 +112,7 @@ def shapes_of(arguments: Sequence[Any]) -> str:
 
 
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
-    """Return the last line of the learner's own, and the shapes of the tensors that it names."""
+    """Return the learner's last line, and the shapes of the tensors it names."""
     last = None
     for frame, number in walk_tb(entry):
         file = frame.f_code.co_filename
@@ -126,7 +126,7 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an error; empty if a learner's own error raises another."""
+    """Return an error's text; empty if a learner's own error class raises another."""
     with contextlib.suppress(Exception):
         return str(error)
     return ""
@@ -135,6 +135,6 @@ def error_text(error: BaseException) -> str:
 def _describe(error: BaseException) -> str:
     kind = isolate_text(type(error).__name__)
     first = error_text(error).split("\n")[0].removesuffix(", but expected one of:")
-    # where memory runs out, torch first names a file of its own
+    # when memory runs out, torch first names one of its own files
     text = isolate_text(re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first))
     return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}" if text else f"{kind}."

@@ -12,16 +12,16 @@ from mha_course.colours import DIFFERS, INK, SIGNED
 from mha_course.markup import table
 
 _TABLE = "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0"
-# The colours of the signed palette halfway to its ends, on which words in ink are read well.
+# The signed palette's colours halfway to its ends, so that text in ink is readable.
 _NEGATIVE, _POSITIVE = SIGNED[1], SIGNED[3]
 _NAN = "#b8bcc4"
 _FRAME = f";border:2px solid {DIFFERS};font-weight:bold"
 
 
 def side_by_side(result: Any, target: Any) -> str:
-    """Return the HTML of at most 8 x 8 cells of the first matrix that differs, and of its target.
+    """Return the HTML of the first matrix that differs, at most 8 x 8 cells, and its target.
 
-    It is empty where there is no matrix, or none that differs by more than rounding.
+    It is empty if no matrix differs by more than rounding.
     """
     if not isinstance(result, Tensor) or result.dim() < 2:
         return ""
@@ -40,7 +40,7 @@ def side_by_side(result: Any, target: Any) -> str:
 
 
 def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
-    """Write a matrix as a table of shaded cells, those that are wrong in a frame."""
+    """Write a matrix as a table of shaded cells, framing the wrong ones."""
     largest = float(matrix.abs().nan_to_num(0.0, 0.0, 0.0).max()) or 1.0
     rows = []
     for values, marks in zip(matrix.tolist(), wrong.tolist(), strict=True):
@@ -53,7 +53,7 @@ def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
 
 
 def _shade(value: float, largest: float) -> str:
-    """Return the style of a cell, in the colours of the signed maps; NaN is grey."""
+    """Return a cell's style, in the colours of signed heatmaps; NaN is grey."""
     colour = _NAN
     if not math.isnan(value):
         fraction = min(abs(value) / largest, 1.0)

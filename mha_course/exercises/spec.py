@@ -1,4 +1,4 @@
-"""What a lesson declares: exercises with their hints, and mistakes that people make."""
+"""What a lesson declares: exercises with their hints, and common mistakes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from mha_course.sources import plain_body
 
 Function = Callable[..., Any]
 Arguments = tuple[Any, ...]
-Change = Mapping[str, Function]  # steps that are replaced, by name
+Change = Mapping[str, Function]  # replacements of steps, by name
 
 
 class Stage(StrEnum):
-    """Where an answer parts from the reference: ``Report.stage`` is one of these, in plain text."""
+    """Where an answer first differs from the reference: the text is ``Report.stage``."""
 
     SIGNATURE = "signature"
     RUN = "run"
@@ -57,7 +57,7 @@ class Stage(StrEnum):
 
     @property
     def compares_numbers(self) -> bool:
-        """Whether the result itself is wrong, so that it may be the one of a known mistake."""
+        """Whether the result itself is wrong, so that a known mistake may reproduce it."""
         return self in _OF_RESULTS
 
 
@@ -67,9 +67,9 @@ _OF_RESULTS = {
 
 
 class Case(NamedTuple):
-    """Arguments on which an answer is judged; calls get copies, so that they stay as they are.
+    """Arguments on which an answer is judged; calls get copies.
 
-    The sentence says what is special about them; kind is one of KINDS where they were drawn.
+    The sentence says what is special about them; kind is one of KINDS if they are random.
     """
 
     arguments: Arguments
@@ -77,64 +77,65 @@ class Case(NamedTuple):
     kind: str = ""
 
 
-# What a right answer may do in some exercises and in no other: have no gradients or wrong ones,
-# have some that overflow or are NaN, and differ from the reference or from call to call.
+# What only some exercises allow a right answer: missing or wrong gradients, gradients that overflow
+# or are NaN, and results that differ from the reference's or from call to call.
 Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """What a learner has to write: the reference, its hints, its inputs, and what else it asks."""
+    """What a learner has to write: the reference, its hints, its inputs, and further conditions."""
 
-    reference: Function  # the function or class to be written, which ``solution`` shows
-    # The first three hints, in prose with code between backticks. The third tells the shapes of
-    # the decisive line.
+    reference: Function  # the function or class to write, which ``solution`` shows
+    # The first three hints, in prose with code in backticks. The third gives the shapes of the
+    # decisive line.
     question: str
     pointer: str
     shape: str
-    # ``drawn(d)`` gives arguments of the sizes and numbers that d brings.
+    # ``drawn(d)`` gives arguments with d's sizes and numbers.
     drawn: Callable[[Draw], Arguments]
     line: str = ""  # the last hint, the decisive line; without it the body of the reference
-    # The cases on which an answer is judged first and its mistake is named, where one that is drawn
-    # in the lessons' sizes would not show every mistake. Each is a sentence, for an answer that
-    # fails there, and what gives the arguments.
+    # The cases on which an answer is judged first, if one drawn in the lessons' sizes would not
+    # show every mistake. Each is a sentence, for an answer that fails there, and a function that
+    # gives the arguments.
     special_cases: Sequence[tuple[str, Callable[[], Arguments]]] = ()
-    axes: str | Mapping[str, str] = ""  # such as ``"B H T S"``; of several results, by their names
-    steps: tuple[str, ...] = ()  # of ``attention_steps``, if it is made of more than itself
-    build: Callable[[Steps], Function] | None = None  # joins the steps; a single one needs none
-    # ``run(answer, *arguments)`` gives what is compared with the same of the reference.
+    axes: str | Mapping[str, str] = ""  # such as ``"B H T S"``; for several results, by name
+    steps: tuple[str, ...] = ()  # of ``attention_steps``, if it has more than one
+    build: Callable[[Steps], Function] | None = None  # joins the steps; not needed for a single one
+    # ``run(answer, *arguments)`` gives what is compared with the reference's.
     run: Function = operator.call
-    done: str = ""  # what a learner can do who has solved it, and what to try next
-    tolerance: float = 0.0  # how close a result must come, if not as close as float32 does
-    exact_zeros: bool = False  # whether what is 0 must be 0 to the last digit
+    done: str = ""  # what the learner can now do, and what to try next
+    tolerance: float = 0.0  # the tolerance, if not float32's
+    exact_zeros: bool = False  # whether zeros must be exact
     allows: tuple[Allowed, ...] = ()  # what a right answer may do
-    rules: tuple[Rule, ...] = ()  # what it asks for besides the numbers; judged last
-    # ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers: its id, if
-    # it has one, and a sentence; or None.
+    rules: tuple[Rule, ...] = ()  # what it asks for besides right numbers; judged last
+    # ``diagnose(answer, *arguments)`` finds a mistake that its numbers do not show: its id, if any,
+    # and a sentence; or None.
     diagnose: Callable[..., tuple[str | None, str] | None] | None = None
-    # The places of tokens and of query weights among the arguments, so that a wrong answer can be
-    # tried on one token, and without queries.
+    # The indices of tokens and query weights among the arguments, to try a wrong answer on one
+    # token, and without queries.
     tokens_and_queries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def name(self) -> str:
-        """The name of the reference, by which a learner asks for the exercise."""
+        """The reference's name, by which a learner refers to the exercise."""
         return self.reference.__name__
 
     def draw(self, kind: str, **sizes: int) -> Case:
-        """Draw arguments of a kind, with other sizes than it has if any are given."""
+        """Draw arguments of a kind; given sizes replace its own."""
         return Case(tuple(self.drawn(Draw(self.name, kind, **sizes))), kind=kind)
 
     @cached_property
     def first_cases(self) -> tuple[Case, ...]:
-        """The cases on which an answer is judged first, and its mistake is named."""
+        """The cases on which an answer is judged first and its mistake is named."""
         if not self.special_cases:
             return (self.draw(OTHER_SIZES, **FIRST_SIZES),)
         return tuple(Case(arguments(), sentence) for sentence, arguments in self.special_cases)
 
     @cached_property
     def drawn_cases(self) -> tuple[Case, ...]:
-        """Cases of other sizes: of all kinds that bring new ones, or numbers that tell more."""
+        """Cases of other sizes: of every kind that changes a size used here, or has telling
+        numbers."""
         cases = []
         seen = set()
         for case in map(self.draw, KINDS):
@@ -147,17 +148,17 @@ class Exercise:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """All cases, in the order in which they are judged."""
+        """All cases, in the order they are judged."""
         return self.first_cases + self.drawn_cases
 
     @property
     def hints(self) -> tuple[str, str, str, str]:
-        """The hints in the order in which they are given."""
+        """The hints, in the order they are given."""
         return self.question, self.pointer, self.shape, self.line or plain_body(self.reference)
 
     @property
     def results(self) -> list[str]:
-        """What each of several results is, such as ``["context", "weights"]``."""
+        """The names of several results, such as ``["context", "weights"]``."""
         return [] if isinstance(self.axes, str) else list(self.axes)
 
     def axes_of(self, number: int) -> list[str]:
@@ -175,17 +176,17 @@ class Exercise:
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A wrong answer that is known: the right one with a step replaced."""
+    """A known wrong answer: the right one with a step replaced."""
 
-    row: Row  # its words, which are also true of a crash
-    # Ways to make it, each the steps that are replaced: one alone, or several that belong together.
+    row: Row  # its words, also true if the answer crashes
+    # Ways to make it; each replaces one step, or several that belong together.
     changes: tuple[Change, ...]
     only: tuple[str, ...] = ()  # the exercises in which it can be made
-    but: tuple[str, ...] = ()  # those in which it cannot, where it can in all others
-    # An answer that makes it fails at this stage, and no numbers are compared.
+    but: tuple[str, ...] = ()  # the only exercises in which it cannot
+    # It makes an answer fail at this stage, and no numbers are compared.
     stage: Stage | None = None
-    crashes: str = ""  # a pattern for the text of an error, or for the shapes of its line
-    written: str = ""  # a pattern for the line that crashed, where another mistake crashes alike
+    crashes: str = ""  # a pattern for an error's text, or for the shapes in its line
+    written: str = ""  # a pattern for the crashed line, if another mistake crashes alike
 
     @property
     def name(self) -> str:
@@ -193,11 +194,11 @@ class Mistake:
         return self.row.id
 
     def belongs_to(self, exercise: Exercise) -> bool:
-        """Return True where ``only`` and ``but`` let the mistake be made in an exercise."""
+        """Return True if ``only`` and ``but`` allow the mistake in an exercise."""
         return exercise.name not in self.but and (not self.only or exercise.name in self.only)
 
     def applies(self, exercise: Exercise) -> list[Change]:
-        """Return the ways in which this mistake can be made in an exercise."""
+        """Return the ways to make this mistake in an exercise."""
         if not self.belongs_to(exercise):
             return []
         steps = set(exercise.steps or (exercise.name,))
@@ -214,10 +215,10 @@ def mistake(
     written: str = "",
     **steps: Function | list[Function],
 ) -> Mistake:
-    """Register the ways to make a mistake of the table, by the key of its row.
+    """Register the ways to make a mistake of the table, by its row's key.
 
-    ``softmax=[one, other]`` are two ways, in which only this step is replaced; ``changes`` replace
-    several together.
+    ``softmax=[one, other]`` are two ways, each replacing only this step; ``changes`` replace
+    several steps together.
     """
     single: list[Change] = []
     for step, forms in steps.items():
@@ -237,5 +238,5 @@ class Lesson:
 
     @property
     def questions(self) -> Mapping[str, Question]:
-        """What its page asks, by the names that ``predict`` takes."""
+        """The questions on its page, by their names for ``predict``."""
         return all_questions()[self.number].page

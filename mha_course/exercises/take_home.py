@@ -1,7 +1,7 @@
-"""Keep each answer that passes in ``my_attention.py``, next to the notebook: a module to keep.
+"""Save each answer that passes in ``my_attention.py``, a module next to the notebook.
 
-An answer is copied with what it names: imports, numbers, and functions of the same notebook. Each
-exercise has a region of the file, in the order of the lessons. All other text in it stays.
+An answer is copied with what it uses: imports, numbers, and functions from the same notebook. Each
+exercise has a region of the file, in lesson order. All other text in it stays.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from mha_course.sources import binds, looked_up
 MODULE = "my_attention"
 OPENING = '"""What I wrote in the course: every function here has passed its check."""\n'
 REGION = re.compile(r"^# region (\w+), lesson \d+\n(.*?)^# endregion\n", re.MULTILINE | re.DOTALL)
-# Where a function of torch or of Python is looked for that does not say whose it is.
+# Where to look for a torch or Python function that does not name its module.
 MODULES = ("torch", "torch.nn.functional", "torch.nn", "math")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class NotKeptError(Exception):
-    """Why an answer cannot be written into a file, as a clause that follows “because”."""
+    """Why an answer cannot be saved, as a clause that follows “because”."""
 
 
 @dataclass
 class Parts:
-    """What an answer needs in a file: statements by the names that they bind, needed ones first."""
+    """What an answer needs in a file: statements by the names they bind, dependencies first."""
 
     texts: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, value: Any, regions: dict[str, str]) -> None:
-        """Add what binds a name to a value, and first what that needs in turn.
+        """Add the statement that binds a name to a value, after those it needs.
 
-        Args: regions are those of the file; a name that they bind to the same text is theirs.
+        Args: regions are the file's; a name they bind to the same text is not added again.
         """
         if name in self.texts:
             return
@@ -73,7 +73,7 @@ class Parts:
         text, namespace = _definition(value)
         if name in regions and text in regions[name]:
             return
-        self.texts[name] = ""  # so that functions which call each other come to an end
+        self.texts[name] = ""  # so that functions that call each other terminate
         for needed in dict.fromkeys(looked_up(text)):
             if needed in namespace and needed != value.__name__:
                 self.add(needed, namespace[needed], regions)
@@ -83,7 +83,7 @@ class Parts:
 
 
 def keep(name: str, answer: Any) -> str:
-    """Keep an answer that passed; return a sentence on it, or nothing outside of notebooks."""
+    """Save an answer that passed; return a sentence about it, or "" outside notebooks."""
     if not _in_notebook() or progress_store.switched_off():
         return ""
     try:
@@ -94,25 +94,25 @@ def keep(name: str, answer: Any) -> str:
             return write(name, answer, Path(f"{MODULE}.py"))
     except NotKeptError as reason:
         return f"It was not kept in {MODULE}.py, because {reason}."
-    except Exception as error:  # of the file, or of objects that raise whatever they are asked
+    except Exception as error:  # from the file, or from objects that raise on any access
         return f"It could not be kept in {MODULE}.py ({error})."
     finally:
-        sys.modules.pop(MODULE, None)  # the next import reads the new file
+        sys.modules.pop(MODULE, None)  # the next import then reads the new file
         invalidate_caches()
 
 
 def solved(name: str) -> Any:
-    """Return what a learner has kept under the name of an exercise, or the course's own function.
+    """Return the learner's saved answer to an exercise, or else the course's function.
 
-    The pages that build on an earlier exercise take it from here, so that they run without the
-    file, too. Raises: ShapeError if there is no such exercise.
+    Pages that build on an earlier exercise use this, so that they also run without the file.
+    Raises: ShapeError if there is no such exercise.
     """
     reference = find_exercise(name, "solved").reference
     if MODULE not in sys.modules and not find_spec(MODULE):
         return reference
     try:
         return getattr(import_module(MODULE), name, reference)
-    except Exception as error:  # of whatever else is in the file
+    except Exception as error:  # from anything else in the file
         print(f"{MODULE}.py cannot be imported ({error}): the course's own {name} is used.")
         return reference
 
@@ -138,7 +138,7 @@ def write(name: str, answer: Any, file: Path) -> str:
     text = _without_clashes(definitions.texts, name, others)
     after = _with_region(_under_other_names(before, name, text), name, text)
     ast.parse(after)
-    temporary = file.with_suffix(".part")  # so that a killed kernel leaves the old file whole
+    temporary = file.with_suffix(".part")  # so that a killed kernel leaves the old file intact
     temporary.write_text(after, encoding="utf-8")
     temporary.replace(file)
     return sentence
@@ -158,7 +158,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def _place(value: Any) -> tuple[str, str] | None:
-    """Return a module, and the name under which a value can be imported from it."""
+    """Return a module and the name by which a value can be imported from it."""
     name = getattr(value, "__name__", "")
     for module in (getattr(value, "__module__", None), *MODULES):
         loaded = sys.modules.get(module or "")
@@ -168,8 +168,8 @@ def _place(value: Any) -> tuple[str, str] | None:
 
 
 def _definition(value: Any) -> tuple[str, dict[str, Any]]:
-    """Return the text of a function or class of a cell, and the names that its cell sees."""
-    # inspect.getsource finds no class of a notebook's cell, but each of its methods knows its file.
+    """Return the text of a cell's function or class, and its cell's namespace."""
+    # inspect.getsource fails for a class in a notebook cell, but its methods know their file.
     value = inspect.unwrap(value)
     functions = [value] if inspect.isfunction(value) else vars(value).values()
     function: Any = next(filter(inspect.isfunction, functions), None)
@@ -191,7 +191,7 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
-    """Join statements; a name that others bind to another text gets a number at its end."""
+    """Join statements; a name that others bind to different text gets a numeric suffix."""
     bound = _bindings(others)
     joined = "\n\n\n".join(text.rstrip("\n") for text in _in_order(texts)) + "\n"
     for name, text in texts.items():
@@ -202,7 +202,7 @@ def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
 
 
 def _under_other_names(before: str, answer: str, text: str) -> str:
-    """Rename what other regions have bound to the name of an answer, such as the course's own."""
+    """Rename what other regions bind to an answer's name, such as the course's version."""
     meant = _bindings(text)[answer]
     used = set(_bindings(before))
 
@@ -232,7 +232,7 @@ def _in_order(texts: dict[str, str]) -> Iterator[str]:
 
 
 def _bindings(source: str) -> dict[str, str]:
-    """Return the names that statements bind, with the statement in a form that can be compared."""
+    """Return the names that statements bind, each with its statement in comparable form."""
     bound = dict[str, str]()
     for node in ast.parse(source).body:
         bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
@@ -240,15 +240,15 @@ def _bindings(source: str) -> dict[str, str]:
 
 
 def _renamed(source: str, old: str, new: str) -> str:
-    """Give a name of a module another name wherever it is used. Raises: NotKeptError."""
-    # A function that has a local variable of this name would be renamed wrongly by its tokens.
+    """Rename a module-level name wherever it is used. Raises: NotKeptError."""
+    # Renaming by token would go wrong in a function with a local variable of this name.
     tables = symtable.symtable(source, "", "exec").get_children()
     while tables:
         table = tables.pop()
         tables += table.get_children()
         if old in table.get_identifiers() and not table.lookup(old).is_global():
             raise NotKeptError(f"another {old} is there already")
-    # What stands in an f-string is a token of its own only since Python 3.12.
+    # Expressions in f-strings have their own tokens only since Python 3.12.
     in_text = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)]
     if any(old in looked_up(ast.unparse(node)) for node in in_text):
         raise NotKeptError(f"another {old} is there already")
@@ -265,7 +265,7 @@ def _renamed(source: str, old: str, new: str) -> str:
 
 
 def _with_region(before: str, name: str, text: str) -> str:
-    """Replace the old region, or add it where its lesson comes."""
+    """Replace the old region, or insert it in lesson order."""
     region = f"# region {name}, lesson {number_of_lesson(name)}\n{text}# endregion\n"
     regions = list(REGION.finditer(before))
     for match in regions:

@@ -1,1 +1,1 @@
-"""Measurements: one module for each thing that a lesson measures, named by it."""
+"""Measurements: one module, named after it, for each thing that lessons measure."""

@@ -6,9 +6,9 @@ from torch import Tensor
 
 
 def compare(first: Tensor, second: Tensor, *, atol: float = 1e-5) -> str:
-    """Say how far apart two tensors of one shape are at most, for the end of a sentence.
+    """Say how far apart two tensors of the same shape are, to end a sentence.
 
-    Args: atol is up to where they count as the same; 0 for the same bits.
+    Args: atol is the largest difference that counts as the same; 0 means bit for bit.
 
     >>> import torch
     >>> compare(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
@@ -17,4 +17,4 @@ def compare(first: Tensor, second: Tensor, *, atol: float = 1e-5) -> str:
     difference = (first.double() - second.double()).abs().max().item()
     if difference <= atol:
         return "the same"
-    return f"different, by up to {difference:.2f}"  # NaN comes here, too, and says so
+    return f"different, by up to {difference:.2f}"  # also for NaN, and says so

@@ -1,4 +1,4 @@
-"""What code costs, found by running it: operations, memory, time."""
+"""Measure what code costs by running it: operations, memory, time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from mha_course.torch_internals import DispatchMode, OpOverload, storage_key, tr
 
 
 class Flops(NamedTuple):
-    """FLOPs of matrix products: of projections, and of q kᵀ and weights · v."""
+    """FLOPs of matrix products: the projections, and q kᵀ and weights · v."""
 
     projections: int
     attention: int
 
     @property
     def total(self) -> int:
-        """FLOPs of all these products, 2 for a multiply-add."""
+        """FLOPs of all these products; a multiply-add counts as 2."""
         return self.projections + self.attention
 
 
 def count_flops(fn: Callable[..., Any], *args: Any) -> Flops:
-    """Run fn and count: products of two matrices are projections, all others attention.
+    """Run fn and count FLOPs: products of two matrices are projections, all others attention.
 
-    Products that fn makes are counted one by one. A fused kernel is one call: it counts by
-    PyTorch's formula for attention without a mask, so a kernel that skips blocks is counted as if
-    it skipped none.
+    fn's products are counted one by one. A fused kernel is one call, counted by PyTorch's formula
+    for attention without a mask, as if it skipped no blocks.
 
     >>> count_flops(torch.matmul, torch.ones(2, 5, 6), torch.ones(2, 6, 7)).total
     840
@@ -46,10 +45,10 @@ def count_flops(fn: Callable[..., Any], *args: Any) -> Flops:
 
 
 def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
-    """Run a function and return the most bytes that tensors made in it took at any one time.
+    """Run a function and return the peak number of bytes in tensors made by it.
 
-    Earlier tensors, such as arguments and parameters, are not counted; what a kernel uses inside
-    itself is not seen. On the "meta" device, which has no numbers, any length can be tried.
+    Earlier tensors, such as arguments and parameters, are not counted, nor is a kernel's internal
+    memory. On the "meta" device, which stores no numbers, any length can be tried.
 
     x + 1 and its exponentials, in float32:
 
@@ -63,9 +62,9 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
 
 @torch.no_grad()
 def milliseconds(fn: Callable[..., Any], *args: Any) -> float:
-    """Run a function on the CPU, on one thread, for a fifth of a second; return its shortest time.
+    """Run a function on one CPU thread for a fifth of a second; return its shortest time.
 
-    Where the clock of a thread is fine enough, what other programs take meanwhile is not counted.
+    If the thread clock is fine enough, time taken by other programs is not counted.
     """
     fine = time.get_clock_info("thread_time").resolution < 1e-5
     timer = timeit.Timer(lambda: fn(*args), timer=time.thread_time if fine else time.perf_counter)
@@ -78,7 +77,7 @@ def milliseconds(fn: Callable[..., Any], *args: Any) -> float:
 
 
 class _Memory(DispatchMode):
-    """Add up the storages that operations return, from their first sight to their end."""
+    """Add up the storages that operations return, until they are freed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +87,7 @@ class _Memory(DispatchMode):
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
-        """Take note of what went in, which weighs nothing if it is new, and of what came out."""
+        """Note the inputs, which count as 0 bytes if not seen before, and the outputs."""
         self.note(tree_leaves((args, kwargs)), is_new=False)
         self.note(tree_leaves(out), is_new=True)
         self.peak = max(self.peak, self.now)
@@ -106,6 +105,6 @@ class _Memory(DispatchMode):
                 self.storages[key] = weakref.ref(storage, partial(self.forget, key, size))
 
     def forget(self, key: int, size: int, _: object) -> None:
-        """Remove a storage whose last tensor is gone: its key may be that of another one soon."""
+        """Remove a storage whose last tensor is gone, since its key may be reused."""
         del self.storages[key]
         self.now -= size

@@ -1,8 +1,8 @@
-"""Attention as small language models ship it, and the same with one line wrong: all of it trains.
+"""Attention as in small language models, and versions with one line wrong, all trainable.
 
-A mistake is an ``Edit`` of the source of a right class, here of ``CausalAttention``.
+A mistake is an ``Edit`` of a correct class's source, here ``CausalAttention``.
 
-Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C/H.
+Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G key-value heads, D = C/H.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class CausalAttention(nn.Module):
     ) -> Tensor:
         """Map x (B, T, C) to out (B, T, C).
 
-        Args: mask (B, S) is True for a token and False for padding, which nobody attends to; with a
-            cache x holds only the new tokens, and S also counts those in the cache; texts (B, S)
-            says which text each token is from, where several are packed into one row.
+        Args: mask (B, S) is True for a token and False for padding, which no token attends to; with
+            a cache, x holds only the new tokens, and S also counts those in the cache; texts (B, S)
+            says which text each token is from, if several are packed into one row.
         """
         q, k, v = self.project(x)
         q, k, v = self.rotate(q, k, v, 0 if cache is None else cache.length)
@@ -113,20 +113,20 @@ class CausalAttention(nn.Module):
 
 
 class Edit(NamedTuple):
-    """A piece of a method's source, which it has once, and what replaces it."""
+    """A piece of a method's source, which occurs once, and its replacement."""
 
     method: str
     right: str
     wrong: str
 
     def of(self, reference: type[nn.Module]) -> tuple[str, str]:
-        """Return the source of the method, as it is and edited."""
+        """Return the method's source, original and edited."""
         source = inspect.getsource(getattr(reference, self.method))
         right, wrong = (text.replace("\n", "\n        ") for text in (self.right, self.wrong))
         return source, source.replace(right, wrong)
 
 
-SINGLE = {  # the cases of CausalAttention with a mistake
+SINGLE = {  # the faulty versions of CausalAttention
     "key-value-swapped": Edit("project", "return q, k, v", "return q, v, k"),
     "value-through-key-projection": Edit("project", "self.v_proj", "self.k_proj"),
     "keys-detached": Edit(
@@ -228,7 +228,7 @@ SINGLE = {  # the cases of CausalAttention with a mistake
 }
 
 INNOCENT = "no-mistake"
-INNOCENTS = {  # unusual, and right: a comment, which the source of a case does not show, says why
+INNOCENTS = {  # unusual but right: a comment, which a case's source does not show, says why
     f"{INNOCENT}/fused": [
         Edit(
             "project",
@@ -291,7 +291,7 @@ INNOCENTS = {  # unusual, and right: a comment, which the source of a case does 
 }
 MADE = {name: [edit] for name, edit in SINGLE.items()} | INNOCENTS
 
-PAIRS = (  # each of two methods, and each can be found beside the other
+PAIRS = (  # pairs in different methods, each recognisable next to the other
     ("scale-d-model", "mask-first-batch-only"),
     ("value-through-key-projection", "positions-ignored"),
     ("kv-repeat-interleaved-wrongly", "masked-row-nan"), ("causal-leaks-next", "scale-missing"),
@@ -308,7 +308,7 @@ PAIRS = (  # each of two methods, and each can be found beside the other
 
 
 def edits_of(*names: str) -> list[Edit]:
-    """Return what these cases replace in CausalAttention."""
+    """Return the edits of these cases to CausalAttention."""
     return [edit for name in names for edit in MADE[name]]
 
 
@@ -318,12 +318,12 @@ def methods(*names: str) -> list[str]:
 
 
 def faulty(*names: str) -> type[CausalAttention]:
-    """Return the attention with these mistakes, no two of them in one method."""
+    """Return attention with these mistakes, no two in the same method."""
     return compiled(CausalAttention, *edits_of(*names))
 
 
 def compiled(reference: type[nn.Module], *edits: Edit) -> Any:
-    """Return the class that the edited source makes, called Attention whatever the edits are."""
+    """Compile the edited source into a class, always called Attention."""
     text = _edited(reference, edits)
     file = f"<attention {zlib.crc32(text.encode()):08x}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
@@ -333,7 +333,7 @@ def compiled(reference: type[nn.Module], *edits: Edit) -> Any:
 
 
 def listing(reference: type[nn.Module], *edits: Edit, init: bool = False) -> str:
-    """Return the edited source as learners read it: no annotations, docstrings or comments.
+    """Return the edited source as learners see it: no annotations, docstrings or comments.
 
     Args: init keeps ``__init__``.
     """

@@ -1,6 +1,6 @@
-"""What the heads of a trained model attend to, and what they are needed for.
+"""What a trained model's heads attend to, and what they are needed for.
 
-In tables a column is a head, layer after layer: L·H of them. Axes: N sentences, T = S tokens, L
+In tables, a column is a head, layer after layer: L·H columns. Axes: N sentences, T = S tokens, L
 layers, H heads, D head width.
 """
 
@@ -19,7 +19,7 @@ from mha_course.example import MASK, encode
 from mha_course.models import MaskedWordModel
 from mha_course.models.blocks import TokenModel
 
-Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
+Head = tuple[int, int]  # a layer and a head in it, counted from 0
 AnyModel = TypeVar("AnyModel", bound=TokenModel)
 
 
@@ -34,11 +34,11 @@ def all_heads(model: TokenModel) -> list[Head]:
 
 @torch.no_grad()
 def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> float:
-    """Return how often the model guesses the hidden first word of a relation, 0 to 1.
+    """Return how often the model guesses a relation's hidden first word, 0 to 1.
 
     Args: relation is a key of ``Sentence.pairs``: ``"pronoun"`` hides pronouns, ``"subject"`` was
         and were.
-    Raises: ValueError when no sentence has the relation.
+    Raises: ValueError if no sentence has the relation.
     """
     numbers, starts, _ = _pairs("accuracy", texts, relation)
     ids, mask = encode([texts[number].words for number in numbers], device=model.device)
@@ -59,7 +59,7 @@ def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
 def around_attention(
     model: MaskedWordModel, ids: Tensor, mask: Tensor | None, layer: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the stream before and after the attention of a layer, (N, S, C) each."""
+    """Return the stream before and after a layer's attention, (N, S, C) each."""
     x = model.embed(ids)
     for block in model.blocks[:layer]:
         x = block(x, mask)  # (N, S, C)
@@ -71,14 +71,14 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
     """Average each head's weight from the first to the second word of a relation, (L, H).
 
     Args: weights (L, N, H, S, S) of the same sentences.
-    Raises: ValueError when none has the relation.
+    Raises: ValueError if none has the relation.
     """
     rows, starts, ends = _pairs("relation_weights", texts, relation)
     return weights.transpose(1, 2)[:, :, rows, starts, ends].mean(-1)
 
 
 def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[int, ...]]:
-    """Return, for every pair of a relation, its sentence's number and its words' positions."""
+    """Return, for every pair of a relation, its sentence's index and its words' positions."""
     pairs = [
         (number, *pair)
         for number, text in enumerate(texts)
@@ -90,11 +90,11 @@ def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[i
 
 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
-    """Average the weight at the same two positions where they are not related at all, (L, H).
+    """Average the weight at the same two positions in sentences where they are unrelated, (L, H).
 
-    This is the score of a head that attends by position and not by word. A sentence in which the
-    two words belong together in another way is left out, too; a pronoun and the other noun do not.
-    Arguments as for relation_weights.
+    A head that attends by position, not by word, would score this. Sentences in which the two words
+    are related in another way are left out; a pronoun and the other noun are not related. Arguments
+    as for relation_weights.
     """
     total = weights.new_zeros(weights.size(0), weights.size(2))
     count = 0
@@ -117,12 +117,12 @@ def _is_unrelated(text: Sentence, pair: tuple[int, int], relation: str) -> bool:
 
 
 def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:
-    """Return a copy of a model in which these heads add nothing, or the same everywhere.
+    """Return a copy of a model in which these heads add nothing, or the same vector everywhere.
 
     Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the
-        last. Without means their context is 0 (their columns of the output projection are), with
-        them the mean, (L, C).
-    Raises: IndexError for a head or layer that the model does not have.
+        last. Without means, their context is 0 (their columns of the output projection are); with
+        means (L, C), it is the mean.
+    Raises: IndexError if the model has no such head or layer.
     """
     ablated = copy.deepcopy(model)
     for layer, head in heads:
@@ -141,7 +141,7 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
 
 
 def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return the sentences with a relation; for was and were, only those without a pronoun."""
+    """Return the sentences with a relation; for was and were, only those without pronouns."""
     return [
         text
         for text in texts
@@ -152,8 +152,8 @@ def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentenc
 def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
     """Swap the second word of each pair of a relation with the word before it.
 
-    Their pairs lead from the first word: under "word" to where the second is now, under "place" to
-    where it was.
+    Pairs still start at the first word: "word" leads to the second word's new position, "place" to
+    its old one.
 
     >>> from mha_course.datasets.grammar import Sentence, sentences
     >>> text = Sentence(("the", "grey", "cat", "slept"), "so", {"subject": ((3, 2),)})
@@ -175,7 +175,7 @@ def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]
 def relation_table(
     model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
 ) -> Tensor:
-    """Return the mean weight of every head along each relation, (relations, L·H)."""
+    """Return every head's mean weight along each relation, (relations, L·H)."""
     rows = []
     for relation in relations:
         chosen = relevant_sentences(texts, relation)
@@ -184,10 +184,10 @@ def relation_table(
 
 
 def pronoun_report(model: MaskedWordModel) -> dict[str, Any]:
-    """Measure the pronoun's head of a model on pairs of nouns that it was not trained on.
+    """Measure a model's pronoun head on pairs of nouns that it was not trained on.
 
-    Returns: ``weights`` of every head from pronoun to noun, ``accuracy`` on hidden pronouns, and
-        the accuracy ``without`` the head that has the largest weight; nothing is rounded.
+    Returns: every head's ``weights`` from pronoun to noun, ``accuracy`` on hidden pronouns, and the
+        accuracy ``without`` the head with the largest weight; nothing is rounded.
     """
     texts = sentences(1000, "test", seed=16)
     weights = relation_table(model, texts, ["pronoun"])[0]

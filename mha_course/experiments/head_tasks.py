@@ -1,7 +1,7 @@
-"""Tasks on which one head differs from several with as many parameters, and models for them.
+"""Tasks that separate one head from several with as many parameters, and models for them.
 
-Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S
-tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content.
+Several runs train together, each with its own initial weights and examples. Axes: runs, N examples,
+S tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mha_course.models.training import threads
 
 
 class Task:
-    """Something to fetch from a sentence whose first token asks for it."""
+    """Something to retrieve from a sentence whose first token asks for it."""
 
     width: int
 
@@ -30,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TwoTokens(Task):
-    """Fetch from two of 8 tokens, flagged a and b: ``c_a - c_b``, or the pair, side by side.
+    """Read two of 8 tokens, flagged a and b: return ``c_a - c_b``, or the pair side by side.
 
     Channels: 0 to d - 1 the content, which is unit normal, d the flag a, d + 1 the flag b, d + 2
     that of the query token, the rest 0.
@@ -42,11 +42,11 @@ class TwoTokens(Task):
 
     @property
     def bound(self) -> float:
-        """The R² that no head with one softmax can pass on either target: ½ + 1/(2d)."""
+        """The upper bound on R² for one head with one softmax, on either target: ½ + 1/(2d)."""
         return 0.5 + 0.5 / self.d
 
     def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return x (runs, N, 9, C) and targets, (runs, N, d) or, of the pair, (runs, N, 2d)."""
+        """Return x (runs, N, 9, C) and targets, (runs, N, d) or, for the pair, (runs, N, 2d)."""
         contents = torch.randn(runs, count, 8, self.d, generator=generator, device="cpu")
         order = torch.rand(runs, count, 8, generator=generator, device="cpu").argsort(-1)
         chosen = order[..., :2]  # (runs, N, 2)
@@ -67,9 +67,9 @@ def softmax_weights(q: Tensor, k: Tensor) -> Tensor:
 class ParallelAttention(nn.Module):
     """Multi-head attentions side by side, one for each run.
 
-    Weights are kept head by head. They are drawn as nn.Linear draws, and are the same numbers for
-    every number of heads. With identical_heads all heads start as copies of head 0. score_dim is D
-    and value_dim is D_v where they are not width / num_heads; weigh makes weights from q and k.
+    Weights are stored per head. They are initialised like nn.Linear's, with the same numbers for
+    every number of heads. With identical_heads, all heads start as copies of head 0. score_dim is D
+    and value_dim is D_v if they are not width / num_heads; weigh makes weights from q and k.
 
     >>> sum(p.numel() for p in ParallelAttention(1, 24, 4, torch.Generator()).parameters())
     2400
@@ -89,7 +89,7 @@ class ParallelAttention(nn.Module):
 
         def uniform(*shape: int) -> nn.Parameter:
             drawn = edge * (2 * torch.rand(runs, *shape, generator=generator, device="cpu") - 1)
-            copied = identical_heads and len(shape) > 1  # b_o alone has no axis of heads
+            copied = identical_heads and len(shape) > 1  # only b_o has no head axis
             return nn.Parameter(drawn[:, :1].expand_as(drawn).clone() if copied else drawn)
 
         self.w_q = uniform(num_heads, D, width)
@@ -98,7 +98,7 @@ class ParallelAttention(nn.Module):
         self.b_q = uniform(num_heads, D)
         self.b_k = uniform(num_heads, D)
         self.b_v = uniform(num_heads, D_v)
-        self.w_o = uniform(num_heads, D_v, width)  # transposed: what each number of a head adds
+        self.w_o = uniform(num_heads, D_v, width)  # transposed: what each channel of a head adds
         self.b_o = uniform(width)
 
     def forward(self, query: Tensor, x: Tensor) -> Tensor:
@@ -120,19 +120,19 @@ class ParallelAttention(nn.Module):
 
 
 def read(layers: nn.ModuleList, x: Tensor) -> Tensor:
-    """Send x (runs, N, S, C) through the layers, each of which adds to it what its heads bring.
+    """Send x (runs, N, S, C) through the layers, each of which adds its heads' output.
 
-    Returns: what has been added to the first token, (runs, N, C).
+    Returns: what was added to the first token, (runs, N, C).
     """
     stream = x
     for layer in layers[:-1]:
         stream = stream + layer(stream, stream)  # (runs, N, S, C)
-    added = layers[-1](stream[:, :, :1], stream)  # of the last layer nothing else is read
+    added = layers[-1](stream[:, :, :1], stream)  # only this is read from the last layer
     return (stream - x)[:, :, 0] + added[:, :, 0]
 
 
 class Outcome(NamedTuple):
-    """The runs of one training: how well they solve new examples, and their layers."""
+    """The trained runs: how well they solve new examples, and their layers."""
 
     parameters: int  # of one run
     r2: Tensor  # (runs,), on new examples
@@ -143,11 +143,10 @@ def learn(
     task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0,
     steps: int = 500, **options: Any,
 ) -> Outcome:  # fmt: skip
-    """Train with Adam on 64 examples a step (the rate falls to 0 along a cosine), then measure on
-    new ones.
+    """Train with Adam on 64 examples a step, with cosine decay, then measure on new ones.
 
-    Args: all is drawn from the seed, on the CPU, and computed on one thread; options go to every
-        layer, a ``ParallelAttention``.
+    Args: seed determines everything, drawn on the CPU and computed on one thread; options go to
+        every layer, a ``ParallelAttention``.
     Raises: ShapeError unless runs and steps are positive and num_heads divides the width of the
         task.
     """

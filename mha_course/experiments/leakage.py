@@ -1,4 +1,4 @@
-"""Find out by trying which output depends on which token, whatever a mask says.
+"""Find out by experiment which output depends on which token, whatever a mask says.
 
 Axes: B batch, T output tokens, S input tokens, C width.
 """
@@ -16,7 +16,7 @@ from mha_course.errors import ShapeError, require_tokens
 
 @torch.no_grad()
 def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Change each token in turn, by little and by much: (S, S), True where output t changes."""
+    """Change each token in turn, slightly and strongly: (S, S), True where output t changes."""
     before = fn(x)
     generator = torch.Generator().manual_seed(0)
     leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool, device="cpu")  # (S, S)
@@ -25,18 +25,18 @@ def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
             changed = x.clone()  # (B, S, C)
             noise = torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype, device="cpu")
             changed[:, s] += size * noise.to(x.device)
-            leaks[:, s] |= (fn(changed) != before).any(-1).any(0).cpu()  # to the bit: no tolerance
+            leaks[:, s] |= (fn(changed) != before).any(-1).any(0).cpu()  # bit for bit: no tolerance
     return leaks
 
 
 def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
-    """Find by ``find_leaks`` which outputs depend on which tokens, of whatever fn returns.
+    """Find which outputs of fn depend on which tokens, with ``find_leaks``.
 
     Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it.
     Returns: (T, S), bool, on the CPU, True where output t changes with token s, in any sentence of
-        the batch and be it by a single bit. For one causal layer this is causal_mask(S). False is
-        no proof: see lesson 8.
-    Raises: ShapeError where fn gives NaN, infinite numbers, or not the same twice.
+        the batch, even by a single bit. For one causal layer this is causal_mask(S). False proves
+        nothing: see lesson 8.
+    Raises: ShapeError if fn gives NaN or infinity, or is not deterministic.
 
     >>> token_dependence(lambda x: x.cumsum(dim=1), torch.zeros(1, 3, 2)).int().tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]

@@ -1,4 +1,4 @@
-"""Figures that ship, because they take too long for a lesson: ``data/figures.json``.
+"""Precomputed figures that take too long for a lesson: ``data/figures.json``.
 
 ``cli.makers`` makes them.
 """
@@ -13,17 +13,17 @@ PATH = Path(__file__).parents[1] / "data" / "figures.json"
 
 
 class Precomputed(NamedTuple):
-    """Measurements, by number of heads, seed of a training, or name."""
+    """Measurements, by number of heads, training seed, or name."""
 
-    # R² of 200 runs on the difference of TwoTokens, of seeds that lesson 16 does not use
+    # R² of 200 runs on TwoTokens' difference, with seeds that lesson 16 does not use
     difference: dict[int, list[float]]
-    two_layers: dict[str, list[float]]  # R² of 100 runs of two layers of one head, by target
-    # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
+    two_layers: dict[str, list[float]]  # R² of 100 runs of two one-head layers, by target
+    # R² of every run on AssociativeRecall, by what is narrowed to D = C / H.
     thin: dict[int, dict[str, list[float]]]
     one_layer: dict[int, dict[str, float]]  # ``induction.accuracies`` of lesson 17
     divisors: dict[int, dict[str, float]]  # the loss with each of lesson 3's divisors
     translation: dict[int, dict[str, Any]]  # ``translation.alignment_report`` of lesson 9
-    # ``head_analysis.pronoun_report`` of models that made as many steps as lesson 13
+    # ``head_analysis.pronoun_report`` of models trained for as many steps as in lesson 13
     short: dict[int, dict[str, Any]]
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15
@@ -31,7 +31,7 @@ class Precomputed(NamedTuple):
 
 
 def load() -> Precomputed:
-    """Return the figures that ship; keys of digits, which JSON makes strings, are ints again."""
+    """Return the shipped figures; digit keys, which JSON turns into strings, become ints again."""
     by_name: dict[str, Any] = {}
     for name, figures in json.loads(PATH.read_text(encoding="utf-8")).items():
         by_name[name] = {int(key) if key.isdigit() else key: figures[key] for key in figures}
@@ -39,7 +39,7 @@ def load() -> Precomputed:
 
 
 def save(figures: Precomputed) -> None:
-    """Keep figures in place of those that ship, one in each line."""
+    """Replace the shipped figures, one per line."""
     entries = []
     for name, series in figures._asdict().items():
         rows = [f" {json.dumps(str(key))}: {json.dumps(value)}" for key, value in series.items()]

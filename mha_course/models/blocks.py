@@ -20,14 +20,14 @@ from mha_course.variants import to_torch
 
 
 class EncoderBlock(nn.Module):
-    """Let tokens exchange (attention), then let each think (feed-forward); both add to the stream.
+    """Mix tokens (attention), then process each one (feed-forward); both add to the stream.
 
     Pre-norm (norm_first): x + attention(norm1(x)), then x + feed_forward(norm2(x)).
     Post-norm: norm1(x + attention(x)), then norm2(x + feed_forward(x)).
 
     Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part;
-        dropout (0 to 1) is for the weights, inside the feed-forward part, and for what either part
-        adds.
+        dropout (0 to 1) applies to the weights, inside the feed-forward part, and to both parts'
+        outputs.
     Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, figure 1 (both).
     """
 
@@ -60,7 +60,7 @@ class EncoderBlock(nn.Module):
     ) -> Tensor:
         """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention.
 
-        With a cache, x holds only the new tokens; each sees itself and all that came before.
+        With a cache, x holds only the new tokens; each sees itself and all earlier ones.
         """
         if self.norm_first:
             x = x + self._attend(self.norm1(x), mask, cache, is_causal)  # (B, S, C)
@@ -69,11 +69,11 @@ class EncoderBlock(nn.Module):
         return self.norm2(x + self.dropout(self.feed_forward(x)))  # (B, S, C)
 
     def attention_input(self, x: Tensor) -> Tensor:
-        """Return what the attention reads for x (B, S, C)."""
+        """Return the attention's input for x (B, S, C)."""
         return self.norm1(x) if self.norm_first else x
 
     def to_torch(self) -> nn.TransformerEncoderLayer:
-        """Return PyTorch's layer with the same weights, batch first."""
+        """Return PyTorch's layer with the same weights, batch_first."""
         mha = self.attention
         options = {"batch_first": True, "norm_first": self.norm_first}
         layer = nn.TransformerEncoderLayer(
@@ -97,7 +97,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Stack num_layers pre-norm blocks, with a last norm. Args as for EncoderBlock."""
+    """Stack num_layers pre-norm blocks and a final norm. Args as for EncoderBlock."""
 
     def __init__(self, d_model: int, num_heads: int, d_ff: int, num_layers: int) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Encoder(nn.Module):
 
     @property
     def blocks(self) -> list[EncoderBlock]:
-        """The encoder's blocks, from the input on."""
+        """The blocks, first to last."""
         return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
 
     def forward(
@@ -119,7 +119,7 @@ class Encoder(nn.Module):
         *,
         is_causal: bool = False,
     ) -> Tensor:
-        """Map x (B, S, C) to (B, S, C); caches are one for each layer, the rest as for a block."""
+        """Map x (B, S, C) to (B, S, C), with one cache for each layer; the rest as for a block."""
         for block, cache in itertools.zip_longest(self.blocks, caches or ()):
             x = block(x, mask, cache, is_causal=is_causal)  # (B, S, C)
         return self.norm(x)  # (B, S, C)
@@ -139,24 +139,24 @@ class Encoder(nn.Module):
 
 
 class TokenModel(nn.Module):
-    """What models that read ids share: an embedding of tokens, and an encoder."""
+    """The base of models that read ids: an embedding and an encoder."""
 
     token_embedding: nn.Embedding
     encoder: Encoder
 
     @property
     def blocks(self) -> list[EncoderBlock]:
-        """The blocks of the model's encoder, from the input on."""
+        """The encoder's blocks, first to last."""
         return self.encoder.blocks
 
     @property
     def device(self) -> torch.device:
-        """Where its numbers are, and its ids belong."""
+        """The model's device, where its ids belong."""
         return self.token_embedding.weight.device
 
 
 class WordModel(TokenModel):
-    """Read words and give each position one logit for every word of the vocabulary.
+    """Read words and give each position a logit for every word of the vocabulary.
 
     Args: vocab_size is V, max_len the longest sentence, the others as for Encoder.
     Raises: SentenceError for a sentence longer than max_len.
@@ -197,7 +197,7 @@ class MaskedWordModel(WordModel):
     """
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map ids (B, S) to one logit a word, (B, S, V)."""
+        """Map ids (B, S) to logits (B, S, V)."""
         return self.to_words(self.encoder(self.embed(ids), mask))  # (B, S, V)
 
     def attention_inputs(self, ids: Tensor, mask: Tensor | None = None) -> list[Tensor]:

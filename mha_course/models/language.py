@@ -1,4 +1,4 @@
-"""The course's sentences as ids, for a model that guesses each next word.
+"""The course's sentences as ids, for next-word models.
 
 Axes: B sentences, S tokens, V words in the vocabulary.
 """
@@ -26,7 +26,7 @@ _INDEX = {word: number for number, word in enumerate(WORDS)}
 def encode(texts: Sequence[Sequence[str]]) -> Tensor:
     """Turn sentences into ids with <start> before and <end> after, padded on the right: (B, S).
 
-    Raises: ShapeError for no sentence, no word, or an unknown one.
+    Raises: ShapeError if there are no sentences or no words, or for an unknown word.
 
     >>> cat = WORDS.index("cat")
     >>> encode([["the", "cat"], ["the"]])[:, -2:].tolist() == [[cat, END], [END, PAD]]
@@ -41,6 +41,6 @@ def encode(texts: Sequence[Sequence[str]]) -> Tensor:
 
 
 def language_loss(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each next word of ids (B, S), in nats, without padding."""
+    """Return the mean next-word cross-entropy of ids (B, S), in nats, without padding."""
     targets = ids[:, 1:].masked_fill(ids[:, 1:] == PAD, -100)  # (B, S-1)
     return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), targets.flatten(), ignore_index=-100)

@@ -1,4 +1,4 @@
-"""Your own attention inside published models, which the library transformers opens.
+"""Your own attention inside published models, through the transformers library.
 
 Axes: B texts or images, T queries, S keys, H query heads, G key-value heads, D head width.
 """
@@ -18,39 +18,38 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 from mha_course.attention import repeat_kv
 from mha_course.errors import ShapeError, require, require_shape
 
-# What some models pass on besides q, k, v and the mask, and what it is.
+# What some models pass besides q, k, v and the mask.
 EXTRAS = {
     "softcap": "a soft cap on its scores",
     "position_bias": "a bias for its scores",
     "s_aux": "a sink in each head",
 }
-# transformers takes names with these in them for implementations of its own.
+# transformers takes names that contain these for its own implementations.
 RESERVED = ("sdpa", "flash", "flex", "eager", "paged|", "/")
 _plugged_in: dict[str, Callable[..., Any]] = {}
 _numbers = itertools.count()
 
 
 def plug_in(attention: Callable[..., Any], name: str | None = None) -> str:
-    """Register attention(q, k, v, mask) with transformers, and return the name for its models.
+    """Register attention(q, k, v, mask) with transformers, and return its name there.
 
     ``AutoModel.from_pretrained(folder, attn_implementation=plug_in(attention))`` then computes
-    every attention layer with it, if the model asks for such functions; nearly all do.
+    every attention layer with it, if the model supports such functions; nearly all do.
 
     Args:
-        attention: returns context, or context and weights, and divides q kᵀ by √D itself. Where a
-            model has another scale, q comes multiplied accordingly. ``output_attentions=True``
-            makes the model return the weights.
-        name: without one, each call makes a new one.
+        attention: returns context, or context and weights, and divides q kᵀ by √D itself. If a
+        model has another scale, q is rescaled beforehand. ``output_attentions=True`` makes the
+        model return the weights.
+        name: by default, each call makes a new one.
     Shape:
         q (B, H, T, D)
-        k (B, H, S, D), shared heads are repeated
-        v (B, H, S, E), whose width E may differ from D
-        mask (B or 1, 1, T, S), bool, True = may attend; None where a model has none, such as ViT.
-            A row that may attend to nothing, as padding on the left does, sees every key.
-        context (B, H, T, E)
-        weights (B, H, T, S)
-    Raises: ShapeError for a name in use, for what is no function, and, as soon as a model runs, for
-        what it hands over that the function has no parameter for: ``softcap``, ``position_bias``,
+        k (B, H, S, D), with shared heads repeated
+        v (B, H, S, E); E may differ from D
+        mask (B or 1, 1, T, S), bool, True = may attend; None if a model has none, such as ViT. A
+        fully masked row, as with padding on the left, sees every key. context (B, H, T, E) weights
+        (B, H, T, S)
+    Raises: ShapeError for a name in use, for anything but a function, and, when a model runs, if it
+        passes something the function has no parameter for: ``softcap``, ``position_bias``,
         ``s_aux`` or any other tensor.
     """
     is_function = callable(attention) and not isinstance(attention, nn.Module | type)
@@ -65,7 +64,7 @@ def plug_in(attention: Callable[..., Any], name: str | None = None) -> str:
         return name
     _require_free(name)
     AttentionInterface.register(name, _layer(attention))
-    # Of all makers of masks, this one makes a mask for plain causal text as well.
+    # Only this mask maker also makes a mask for plain causal text.
     AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
     _plugged_in[name] = attention
     return name
@@ -83,7 +82,7 @@ def _require_free(name: str) -> None:
 
 
 def _layer(attention: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Return the attention as a layer of transformers calls it."""
+    """Wrap the attention in the form that transformers' layers call."""
 
     def forward(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
@@ -92,7 +91,7 @@ def _layer(attention: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor 
         heads, queries, width = query.shape[1:]
         k = repeat_kv(key, heads)  # (B, H, S, D)
         v = repeat_kv(value, heads)  # (B, H, S, E)
-        # The function will divide by √D, so q takes up whatever scale the model has instead.
+        # The function divides by √D, so multiply q to give the model's own scale.
         scale = width**-0.5 if scaling is None else scaling
         q = query * (scale * width**0.5)  # (B, H, T, D)
         mask = None if attention_mask is None else _bool_mask(attention_mask, queries, k.size(2))
@@ -107,10 +106,10 @@ def _layer(attention: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor 
 
 
 def _bool_mask(mask: Tensor, queries: int, keys: int) -> Tensor:
-    """Return the course's mask for one of transformers, in which 0 means may attend."""
+    """Convert a transformers mask, in which 0 means may attend, to the course's."""
     mask = mask[..., :keys].expand(-1, -1, queries, -1)  # (B, 1, T, S)
     may_attend = mask if mask.dtype == torch.bool else mask == 0  # (B, 1, T, S)
-    # A plain softmax makes NaN of an empty row, and NaN reaches real tokens in the next layer.
+    # A plain softmax gives NaN in an empty row, and NaN reaches real tokens in the next layer.
     is_empty = ~may_attend.any(-1, keepdim=True)  # (B, 1, T, 1)
     return may_attend | is_empty  # (B, 1, T, S)
 
@@ -118,7 +117,7 @@ def _bool_mask(mask: Tensor, queries: int, keys: int) -> Tensor:
 def _extras(
     module: nn.Module, attention: Callable[..., Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what a model hands over that changes its attention; refuse what is not taken."""
+    """Return the model's extra arguments that change its attention; refuse unsupported ones."""
     accepted = _parameters(attention)
     extras = {}
     for name, value in options.items():
@@ -142,11 +141,11 @@ def _extras(
 def _parameters(attention: Callable[..., Any]) -> list[str]:
     """Return the names of a function's parameters.
 
-    ``**kwargs`` stands for none: a function that takes anything would ignore what it does not know.
+    ``**kwargs`` counts as none, since it would silently ignore unknown arguments.
     """
     try:
         return list(inspect.signature(attention).parameters)
-    except ValueError:  # some functions of torch have no signature
+    except ValueError:  # some torch functions have no signature
         return []
 
 

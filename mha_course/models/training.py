@@ -1,4 +1,4 @@
-"""How every model of the course is trained: from a seed, with AdamW, on one thread."""
+"""Training for all of the course's models: from a seed, with AdamW, on one thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw numbers inside from a seed, on the CPU, and give the caller's random state back after.
+    """Seed the CPU's random numbers inside, then restore the caller's random state.
 
     >>> with seeded(0):
     ...     first = torch.rand(1)
@@ -21,18 +21,18 @@ def seeded(seed: int) -> Iterator[None]:
     ...     bool(torch.rand(1) == first)
     True
     """
-    with torch.device("cpu"), torch.random.fork_rng(devices=[]):  # no GPU's state is saved
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):  # no GPU state is saved
         torch.manual_seed(seed)
         yield
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute on a fixed number of threads inside.
+    """Use a fixed number of threads inside.
 
-    Training takes one: with more, partial sums are added in another order, so the same seed could
-    train another model; and with tensors as small as these a second thread costs more than it
-    brings: 80 ms a step of the running example, not 60.
+    Training uses one: with more, partial sums are added in another order, so the same seed could
+    give another model; and for such small tensors a second thread is slower: 80 ms per step of the
+    running example, not 60.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -53,19 +53,19 @@ def train(
     look: Callable[[nn.Module, int], object] | None = None,
     every: int = 100,
 ) -> list[float]:
-    """Train with AdamW, on one thread, and return the loss of every step.
+    """Train with AdamW on one thread, and return every step's loss.
 
-    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches, which are brought to the
-        model's device; lr is the highest learning rate of a one-cycle schedule, reached after 30 %
-        of the steps; progress shows a bar; ``look(model, step)`` is called before the first step,
-        each time so many were made, and at the end.
+    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches, moved to the model's
+        device; lr is the highest learning rate of a one-cycle schedule, reached after 30 % of the
+        steps; progress shows a bar; ``look(model, step)`` is called before the first step, then
+        after ``every`` steps, and at the end.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
     losses = []
     device = next(model.parameters()).device
     with threads(1):
-        # range comes first: zip stops at its end without drawing a batch that nobody would train on
+        # range comes first, so that zip stops without drawing one batch too many
         for step, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
             if look and step % every == 0:
                 look(model, step)
@@ -81,7 +81,7 @@ def train(
 
 
 def random_batches(data: Sequence[Tensor], size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:
-    """Yield rows of all tensors, the same ones of each, drawn with replacement and without end."""
+    """Yield endless batches: the same rows of every tensor, drawn with replacement."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         chosen = torch.randint(len(data[0]), (size,), generator=generator, device="cpu")
@@ -89,5 +89,5 @@ def random_batches(data: Sequence[Tensor], size: int, seed: int) -> Iterator[tup
 
 
 def masked_word_loss(model: nn.Module, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy at the positions with a target; the others hold -100."""
+    """Return the mean cross-entropy at the positions with a target; others have -100."""
     return F.cross_entropy(model(ids, mask).flatten(0, 1), targets.flatten(), ignore_index=-100)

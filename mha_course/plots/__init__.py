@@ -1,9 +1,9 @@
 """Pictures of attention, each made by one function: ``from mha_course import plots``,
 ``plots.heatmap(weights)``.
 
-What is drawn takes tensors on any device, arrays or lists. A function that draws one panel takes
-``ax`` and returns its Axes, one that draws several returns their Figure; ``show`` shows either with
-a caption that says the same.
+Inputs are tensors on any device, arrays or lists. A function that draws one panel takes ``ax`` and
+returns its Axes, one that draws several returns their Figure; ``show`` displays either with a
+caption.
 """
 
 from mha_course.colours import ACCENT, BAR, INK, QUIET

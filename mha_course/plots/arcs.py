@@ -1,4 +1,4 @@
-"""A sentence on one line, with arcs from one of its words to the words that it attends to."""
+"""A sentence on one line, with arcs from one word to the words it attends to."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mha_course.colours import ACCENT, INK
 from mha_course.markup import shorten
 from mha_course.plots.figures import LARGE, SMALL, TEXT
 
-LEAST = 0.05  # a weight below it has no arc and no number
-THICKEST = 14.0  # points of an arc whose weight is 1
-WORD, NUMBER, FLOOR, TOP = 0.17, 0.03, 0.3, 0.97  # heights, as shares of the picture
+LEAST = 0.05  # smaller weights get no arc and no number
+THICKEST = 14.0  # points of an arc with weight 1
+WORD, NUMBER, FLOOR, TOP = 0.17, 0.03, 0.3, 0.97  # heights, as fractions of the picture
 GAP = 0.6  # of a letter's height, between words
 
 
@@ -29,10 +29,10 @@ def sentence_arcs(
     colour: str,
     title: str = "",
 ) -> None:
-    """Write queries and keys, each on one line (one for both where they are the same), and draw an
-    arc from the query of a row to each key, as wide as its weight.
+    """Write queries and keys, each on one line (or one line for both if they are equal), and draw
+    an arc from a row's query to each key, as wide as its weight.
 
-    Args: weights are those of the row, (S,).
+    Args: weights are the row's, (S,).
     """
     queries, keys = words
     row_of_weights = np.nan_to_num(np.asarray(weights, float))
@@ -63,7 +63,7 @@ def frame_row(ax: Axes, row: int) -> None:
 def _write(
     ax: Axes, words: Sequence[str], y: float, colour: str, tinted: dict[int, float], row: int | None
 ) -> list[float]:
-    """Write words on one line, as large as they fit, and return their middles."""
+    """Write words on one line, as large as fits, and return their centres."""
     size = LARGE
     texts = [
         ax.text(0, y, shorten(word, 16), fontsize=size, va="center", ha="center", parse_math=False)

@@ -19,11 +19,11 @@ def bars(
     values: Any, names: Sequence[str], *, highlight: Collection[str] = (), unit: str = "",
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw a number for each name as horizontal bars, the first at the top.
+    """Draw a horizontal bar for each name, the first at the top.
 
-    Args: values (S,); names are S words, and the bars of those in highlight have the accent
-        colour; unit is the label of the scale.
-    Raises: ShapeError where there are more or fewer names than values.
+    Args: values (S,); names are S words, and bars for those in highlight have the accent colour;
+        unit labels the scale.
+    Raises: ShapeError unless there is one name for each value.
     """
     numbers = as_array("bars", values, ("S",))
     labels = numbered(as_names("bars", "queries", "row", names, len(numbers)))
@@ -47,10 +47,10 @@ def token_bars(
     rows: Mapping[str, Any], names: Sequence[str], *,
     highlight: Collection[str] = (), unit: str = "", shared: bool = False,
 ) -> Figure:  # fmt: skip
-    """Draw numbers that belong to tokens as bars, in one panel for each row.
+    """Draw one number per token as bars, in one panel for each row.
 
-    Args: rows maps the title of a panel to its numbers (S,); shared gives all panels the same
-        scale; the others, and what is raised, are as for bars.
+    Args: rows maps a panel's title to its numbers (S,); shared gives all panels the same scale;
+        other arguments and errors are as for bars.
     """
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
@@ -68,10 +68,10 @@ def curves(
     x: Sequence[float], lines: Mapping[str, Sequence[float]], *,
     xlabel: str, ylabel: str, logarithmic: bool = True, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw lines over the same x, each with its own markers, smaller than those before them.
+    """Draw lines over the same x, each with its own, ever smaller markers.
 
-    Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic is of both
-        scales, to the base 2.
+    Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic makes both
+        scales logarithmic, to base 2.
     """
     ax = ax or new_figure(7, 3.4).subplots()
     for number, (name, values) in enumerate(lines.items()):
@@ -102,11 +102,10 @@ class Lines(NamedTuple):
 
 
 def line_panels(*panels: Lines) -> Figure:
-    """Draw panels side by side, with one legend: a name keeps its look throughout.
+    """Draw panels side by side, with one legend and one style for each name.
 
-    A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before
-    it, none at all over more than 40 x, and all but the first name are dashed, so that none hides
-    another.
+    A linear y starts at 0, or lower. Each line in a panel has smaller markers than the one before,
+    or none for more than 40 x, and all but the first are dashed, so that none hides another.
     """
     figure = new_figure(5.4 * len(panels), 3.7)
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))

@@ -1,4 +1,4 @@
-"""Drawings that explain, of boxes and arrows: the steps in a row, a matrix product to scale."""
+"""Diagrams: the steps as boxes and arrows, a matrix product to scale."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def box(
     color: str | None, edge: str = "none", rounding: float = 0.06, fontsize: float = TEXT,
     zorder: float = 1,
 ) -> None:  # fmt: skip
-    """Draw a box with round corners from its lower left one, with words in its middle.
+    """Draw a rounded box from its lower left corner, with a text in the middle.
 
-    One without a colour is white with a dashed edge: what it shows does not last.
+    Without a colour it is white with a dashed edge, for something temporary.
     """
     style: dict[str, Any] = {"fc": color, "ec": edge}
     if not color:
@@ -50,9 +50,9 @@ def arrow(
     ax: Axes, start: Point, end: Point, *,
     color: Any = INK, width: float = 1.0, bend: float = 0.0, **style: Any,
 ) -> None:  # fmt: skip
-    """Draw an arrow of a width in points, bent to the left by this part of its length.
+    """Draw an arrow of a width in points, bent to the left by this fraction of its length.
 
-    Args: style is what else matplotlib's ``arrowprops`` takes.
+    Args: style is further ``arrowprops`` of matplotlib.
     """
     line = {"color": color, "linewidth": width, "connectionstyle": f"arc3,rad={bend}"}
     ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", **line, **style})
@@ -66,7 +66,7 @@ def pipeline(*, ax: Axes | None = None) -> Axes:
     """
     ax = ax or new_figure(11, 1.75).subplots()
     for number, (name, formula) in enumerate(STAGES):
-        bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
+        bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v passes below
         box(ax, (number * STEP, bottom), BOX, 1.0 - bottom, color=QUIET)
         x = number * STEP + BOX / 2
         y = (bottom + 1.0) / 2
@@ -104,7 +104,7 @@ class Matrix(NamedTuple):
 
 
 def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
-    """Draw left · right = result to scale, with a row, a column and their product highlighted."""
+    """Draw left · right = result to scale, highlighting a row, a column and their product."""
     ax = ax or new_figure(9, 3).subplots()
     tallest = max(left.rows, right.rows)
     gap = max(3.0, 0.35 * max(left.columns, right.rows))
@@ -124,7 +124,7 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
 def _draw_matrix(
     ax: Axes, matrix: Matrix, x: float, middle: float, width: int, height: int
 ) -> None:
-    """Draw a matrix right of x, and highlight some cells in its upper left corner."""
+    """Draw a matrix to the right of x, highlighting cells in its upper left corner."""
     end = x + matrix.columns
     centre = x + matrix.columns / 2
     bottom = middle - matrix.rows / 2

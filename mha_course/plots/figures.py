@@ -1,4 +1,4 @@
-"""Figures: the course's colours, figures that a kernel does not show, images, HTML."""
+"""Figures: the course's colours, figures hidden from pyplot, images, HTML."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mha_course import markup
 from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
 from mha_course.errors import ShapeError
 
-SITE = "MHA_COURSE_SITE"  # is set where lessons are executed for the reading site
+SITE = "MHA_COURSE_SITE"  # set when lessons are executed for the reading site
 DPI = 150
 
-# points: all type in pictures; the smallest is 11.5 px on a page
+# points, for all text in pictures; the smallest is 11.5 px on a page
 SMALL = 9.0
 TEXT = 10.0
 TITLE = 11.5
@@ -47,7 +47,7 @@ _unregistered = ContextVar("unregistered", default=False)
 
 @contextmanager
 def unregistered() -> Iterator[None]:
-    """Keep figures out of pyplot's list, from which a kernel shows them even half drawn."""
+    """Keep figures out of pyplot's list, which a kernel displays even half drawn."""
     token = _unregistered.set(True)
     try:
         yield
@@ -56,14 +56,14 @@ def unregistered() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
-    """Make a figure of a size in inches."""
+    """Make a figure, with its size in inches."""
     options: dict[str, Any] = {"figsize": (width, height), "layout": layout}
     return Figure(**options) if _unregistered.get() else plt.figure(**options)
 
 
 @cache
 def signed_colormap(dark: bool = False) -> Colormap:
-    """Return the palette of numbers on both sides of 0, which has the page's neutral colour."""
+    """Return the palette for numbers on both sides of 0, with the page's colour at 0."""
     return LinearSegmentedColormap.from_list("signed", SIGNED_ON_DARK if dark else SIGNED)
 
 
@@ -77,7 +77,7 @@ def _palette_on_dark(signed: bool) -> dict[str, str]:
 
 
 def _on_dark(color: str) -> str:
-    """Return what a colour becomes on a dark page."""
+    """Return a colour's counterpart on a dark page."""
     if color in DARK:
         return DARK[color]
     red, green, blue = to_rgb(color)
@@ -87,7 +87,7 @@ def _on_dark(color: str) -> str:
 
 
 def figure_of(picture: Axes | Figure) -> Figure:
-    """Return the figure of a picture."""
+    """Return a picture's figure."""
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         rule = "picture must belong to a figure"
@@ -99,7 +99,7 @@ def _save(figure: Figure, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     box = "tight" if figure.get_layout_engine() else None  # without one, margins are set by hand
     with warnings.catch_warnings():
-        # A box stands for a letter that the font lacks.
+        # A letter that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing")
         figure.savefig(file, format=kind, dpi=DPI, bbox_inches=box, facecolor="white", **options)
     plt.close(figure)
@@ -107,17 +107,17 @@ def _save(figure: Figure, kind: str, **options: Any) -> bytes:
 
 
 def png(picture: Axes | Figure) -> bytes:
-    """Return a picture as PNG for a light page, and close its figure."""
+    """Return a picture as PNG for light pages, and close its figure."""
     return _save(figure_of(picture), "png")
 
 
 def svg(picture: Axes | Figure) -> bytes:
-    """Return a picture as SVG for light and for dark pages, and close its figure.
+    """Return a picture as SVG for light and dark pages, and close its figure.
 
-    JupyterLab and GitHub take an SVG out of HTML, and style sheets with it, but leave an image. In
-    an image the page's variables are unknown; its colour scheme is known, which custom.css sets to
-    that of JupyterLab's theme, and which is the system's elsewhere. The image has paper of its own,
-    in the page's colour, so that it can be read where the two differ.
+    JupyterLab and GitHub remove SVGs and style sheets from HTML, but keep images. An image does not
+    know the page's variables, only its colour scheme, which custom.css sets to that of JupyterLab's
+    theme, and which is the system's elsewhere. The image has its own background, so that it can be
+    read if the two differ.
     """
     figure = figure_of(picture)
     drawn = [artist for ax in figure.axes for artist in ax.collections]  # findobj is slow
@@ -149,14 +149,14 @@ def _draw_as_image(mesh: QuadMesh) -> None:
 
 
 def _rounded(tag: re.Match[str]) -> str:
-    """Cut the places in a tag to a hundredth of a point; what is written stays as it is."""
+    """Round the coordinates in a tag to a hundredth of a point, leaving text alone."""
     return re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0])
 
 
 def _themed(text: str, signed: bool) -> str:
-    """Give each colour of an SVG a name, and the name another colour on a dark page.
+    """Replace each colour of an SVG with a variable, which changes on dark pages.
 
-    Words in white, or in the black of light cells, are on a cell's colour.
+    Text in white, or in the black of light cells, is on a coloured cell.
     """
     on_cell = {DARK_ON_CELL: "#f0f2f5" if signed else DARK_ON_CELL}
     palette = _palette_on_dark(signed)
@@ -181,7 +181,7 @@ def _variables(colors: dict[str, str]) -> str:
 
 
 def display_width(data: bytes) -> int:
-    """Return the width in which an image of ours is shown, in proportion to its text."""
+    """Return the width for displaying one of our images, in proportion to its text."""
     if data.startswith(b"<svg"):
         match = re.search(rb'width="([0-9.]+)pt"', data)
         return round(float(match[1]) / 72 * 92) if match else 0
@@ -197,22 +197,22 @@ def image_html(data: bytes, alt: str) -> str:
 
 
 def figure_html(data: bytes, caption: str) -> str:
-    """Write an image and its caption, which is also its alt text, as HTML; it is read out once."""
+    """Write an image and its caption, also its alt text, as HTML that is read aloud once."""
     return markup.figure(image_html(data, caption), caption, ' aria-hidden="true"')
 
 
 def show_html(html: str, text: str) -> None:
-    """Show HTML, or text if there is none."""
+    """Display HTML, or text if there is none."""
     display({"text/html": html, "text/plain": text}, raw=True)
 
 
 def show(picture: Axes | Figure, caption: str) -> None:
-    """Show a picture with a caption, which is also its alternative text."""
+    """Display a picture with a caption, which is also its alt text."""
     show_html(figure_html(svg(picture), caption), f"Picture: {caption}")
 
 
 def fold_out(title: str, lines: Sequence[str]) -> None:
-    """Show a title that unfolds into lines of text."""
+    """Display a title that unfolds into lines of text."""
     inside = "".join(f"<li>{escape(line)}</li>" for line in lines)
     folded = f"<details><summary>{escape(title)}</summary><ul>{inside}</ul></details>"
     show_html(folded, "\n".join([title, *lines]))
@@ -228,7 +228,7 @@ class Listing(NamedTuple):
 
 
 def listings(*shown: Listing) -> None:
-    """Show listings one below the other, each folded, and in it the answer, folded once more."""
+    """Display listings below each other, each folded, with the answer folded inside."""
     blocks = []
     for listing in shown:
         title, find, answer, code = map(escape, listing)

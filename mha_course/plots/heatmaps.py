@@ -1,10 +1,10 @@
 """Pictures of attention weights, and of other tables of numbers.
 
-Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an
-array or lists, whose leading axes of size 1 are dropped; ``queries`` and ``keys`` name rows and
-columns, and keys default to queries where T = S; ``mask`` is bool, True = may attend, broadcastable
-to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are
-written, in small cells as a ×. Inputs that do not fit raise ShapeError.
+Axes: T query tokens, S key tokens, H heads. In all functions, ``weights`` are a tensor on any
+device, an array or lists; leading axes of size 1 are dropped; ``queries`` and ``keys`` name rows
+and columns, and keys default to queries if T = S; ``mask`` is bool, True = may attend,
+broadcastable to the weights. Hidden cells and -inf are hatched, unlike a weight of 0; NaN and inf
+are written out, or as a × in small cells. Inputs that do not fit raise ShapeError.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 
 LEAK: dict[str, Any] = {**HATCH, "facecolor": "none", "linewidth": 0}
-EDGE = "#d5d8de"  # between the cells of a picture without a colour bar, where empty ones are white
+EDGE = "#d5d8de"  # between cells in pictures without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
 GAP = 0.17  # inches between heads
-WORDY = 24  # points of a cell in which NaN can be written
+WORDY = 24  # points of a cell that has room for NaN
 
 
 def heatmap(
@@ -40,12 +40,12 @@ def heatmap(
     annotate: bool | None = None, title: str | None = None, scale: Scale | None = None,
     bar: bool = True, leaks: bool = False, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8
-    columns.
+    """Draw one matrix (T, S): a row for each query, a column for each key, with numbers if there
+    are at most 8 columns.
 
-    Colours run from 0 to the largest number, or evenly to both sides of a white 0; a scale sets
-    both ends, so that several pictures can share it. Without a bar there is a frame; with leaks a
-    hidden cell shows the colour of its number under the hatching. Without ax a figure is made.
+    Colours run from 0 to the largest number, or symmetrically around a white 0; a scale sets both
+    ends, so that several pictures can share it. Without a bar there is a frame; with leaks, a
+    hidden cell shows its number's colour under the hatching. Without ax, a figure is made.
 
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
@@ -58,7 +58,7 @@ def heatmap(
     extent = ax.get_window_extent()
     dpi = ax.figure.dpi
     side = 0.8 * np.divide(extent.size, matrix.shape[::-1]).min() * 72 / dpi  # rest: names
-    inches = extent.width / dpi  # before the bar takes some
+    inches = extent.width / dpi  # before the bar
     annotate = len(columns) <= 8 if annotate is None else annotate
     leaking = leaks & hidden & (matrix != 0) & ~np.isneginf(matrix)
     scale = scale or stretched(matrix, hidden)
@@ -71,7 +71,7 @@ def heatmap(
         ax.figure.colorbar(mesh, ax=ax).outline.set_linewidth(0)
     else:
         ax.set_anchor("C")
-        ax.spines[:].set(visible=True, color=INK, linewidth=0.8)  # else empty cells have no end
+        ax.spines[:].set(visible=True, color=INK, linewidth=0.8)  # else empty cells have no edges
         mesh.set(edgecolor=EDGE, linewidth=0.5)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden], side), ylabel="query")
@@ -84,11 +84,11 @@ def head_grid(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
     titles: Sequence[str] = (), scale: Scale | None = None, top: float = 0.0,
 ) -> Figure:  # fmt: skip
-    """Draw heads (H, T, S) side by side, all on one scale.
+    """Draw heads (H, T, S) side by side, on one scale.
 
-    It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative. Names are along the outermost heads; titles are their numbers if there are no
-    others; ``top`` inches stay free above all.
+    It runs from 0 to 1, or further if numbers are larger, or symmetrically around 0 if some are
+    negative. Only the outermost heads have names; titles default to head numbers; ``top`` inches
+    stay free above.
     """
     axes = ("H", "T", "S")
     named = as_named_weights("head_grid", weights, axes, queries, keys, mask)
@@ -158,7 +158,7 @@ def _with_one_bar(figure: Figure, axes: Any, label: str) -> Figure:
 
 
 def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
-    """Write the largest weight of each query, for the caption of a heatmap; a comma is quoted.
+    """Write each query's largest weight, for a heatmap's caption; punctuation is quoted.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", ","])
     'it → it 0.90, “,” → “,” 0.70'
@@ -172,28 +172,28 @@ def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as it is in a sentence; punctuation is quoted."""
+    """Return a word for use in a sentence; punctuation is quoted."""
     isolated = isolate_word(word)
     return isolated if any(map(str.isalnum, word)) else f"“{isolated}”"
 
 
 def _title(text: str, width: float) -> str:
-    """Wrap a title to a width in inches, in three lines at most."""
+    """Wrap a title to a width in inches, in at most three lines."""
     most = max(24, round(12 * width))  # letters
     lines = textwrap.wrap(text, most, max_lines=3, placeholder=" …")
     return "\n".join(lines) if len(text) > most else text
 
 
 def _note_on_odd(visible: NDArray[np.float64], side: float) -> str:
-    """Return what a × means, if there is one."""
+    """Explain the ×, if there is one."""
     crossed = side <= WORDY and (np.isnan(visible) | np.isposinf(visible)).any()
-    return " (× is no finite number)" if crossed else ""
+    return " (× is not a finite number)" if crossed else ""
 
 
 def _draw_cells(
     ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, scale: Scale
 ) -> QuadMesh:
-    """Colour the cells, each so many points wide, the first row at the top; hidden ones show the
+    """Colour the cells, of a width in points, the first row at the top; hidden ones show the
     hatched background.
     """
     rows, columns = matrix.shape
@@ -204,7 +204,7 @@ def _draw_cells(
     ax.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[])
     if max(rows, columns) <= 20 * min(rows, columns):  # else it would be a line
         ax.set_aspect("equal")
-    if side > 6:  # lines of the page's colour, which those in a bitmap have not
+    if side > 6:  # lines in the page's colour, which a bitmap cannot have
         ax.hlines(range(1, rows), 0, columns, color="white", linewidth=0.5)
         ax.vlines(range(1, columns), 0, rows, color="white", linewidth=0.5)
     ax.patch.set(**HATCH)
@@ -215,7 +215,7 @@ def _draw_cells(
 
 
 def _write_odd(ax: Axes, matrix: NDArray[np.float64], odd: NDArray[np.bool_], side: float) -> None:
-    """Write NaN and ∞ into their cells, or a × where these are small."""
+    """Write NaN and ∞ into their cells, or a × if these are small."""
     ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
     y, x = np.argwhere(odd).T + 0.5
     if side > WORDY:
@@ -228,18 +228,18 @@ def _write_odd(ax: Axes, matrix: NDArray[np.float64], odd: NDArray[np.bool_], si
 
 
 def _luminance(color: NDArray[np.float64]) -> float:
-    """Return the relative luminance of a colour, as WCAG defines it."""
+    """Return a colour's relative luminance, as defined by WCAG."""
     linear = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
     return float(linear[:3] @ (0.2126, 0.7152, 0.0722))
 
 
 def _write_numbers(ax: Axes, mesh: QuadMesh) -> None:
-    """Write the number of each cell that has one, in the ink that has more contrast."""
+    """Write the numbers of cells, in the text colour with more contrast."""
     mesh.update_scalarmappable()
     numbers: Any = np.ma.masked_invalid(np.ma.asarray(mesh.get_array()))
     colors = np.asarray(mesh.get_facecolor()).reshape(*numbers.shape, 4)
     for row, column in np.argwhere(~np.ma.getmaskarray(numbers)):
-        light = _luminance(colors[row, column]) > 0.18  # where white and black are equal
+        light = _luminance(colors[row, column]) > 0.18  # where white and black have equal contrast
         ink = DARK_ON_CELL if light else WHITE_ON_CELL
         words = f"{numbers[row, column]:z.2f}"  # no -0.00
         ax.text(column + 0.5, row + 0.5, words, color=ink, ha="center", va="center")
@@ -248,11 +248,11 @@ def _write_numbers(ax: Axes, mesh: QuadMesh) -> None:
 def _head_axes(
     count: int, rows: Sequence[str], columns: Sequence[str], free: float
 ) -> tuple[Figure, float, int]:
-    """Make axes for heads and a bar; return a cell's points and the heads in a row."""
+    """Make axes for heads and a bar; return a cell's size in points, and the heads per row."""
     num_rows = math.ceil(count / 4) if free else max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / num_rows)
     side = min(0.24, 8.75 / across / len(columns), 9 / num_rows / len(rows))
-    side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
+    side = max(side, 1 / max(len(rows), len(columns)))  # at least an inch for the longer side
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)
     left = _name_width(rows)
@@ -260,7 +260,7 @@ def _head_axes(
     step = height + 2 * GAP
     long = max(num_rows * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
-    # Constrained layout would measure every name, several times over.
+    # Constrained layout would measure every name several times.
     figure = new_figure(*size, layout="none")
     boxes = [(n % across, n // across * step, width, height) for n in range(count)]
     for column, y, w, h in (*boxes, (across, 0, 0.12, long)):
@@ -270,19 +270,19 @@ def _head_axes(
 
 
 def _name_width(names: Sequence[str]) -> float:
-    """Return how many inches the longest of these names takes at most."""
+    """Return the width of the longest name in inches, at most."""
     wide = "mwMW@%—…"
     ems = max(sum(1 if letter in wide else 0.8 for letter in name[:LONGEST]) for name in names)
     return (ems * SMALL + 4) / 72
 
 
 def _name_height(names: Sequence[str]) -> float:
-    """Return how many inches the longest of these names rises at a slant."""
+    """Return the height of the longest name in inches, when slanted."""
     return _name_width(names) * math.sin(math.radians(SLANT)) + 0.08
 
 
 def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: float) -> None:
-    """Name rows, and columns at a slant, where cells are so many points wide."""
+    """Write row names, and slanted column names, for cells of a width in points."""
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.xaxis.set_visible(bool(columns))
@@ -290,14 +290,14 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
     ax.tick_params(length=0, pad=2)
     slant: dict[str, Any] = {"rotation": SLANT, "ha": "left", "rotation_mode": "anchor"}
     places, names = _names_that_fit(columns, side * math.sin(math.radians(SLANT)))
-    # Without parse_math a $ in a word is a $.
+    # Without parse_math, a $ in a word stays a $.
     ax.set_xticks(places, names, fontsize=SMALL, parse_math=False, **slant)
     places, names = _names_that_fit(rows, side)
     ax.set_yticks(places, names, fontsize=SMALL, parse_math=False, rotation=0)
 
 
 def _names_that_fit(names: Sequence[str], line: float) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the places and the names to write, with a distance in points from line to line."""
+    """Return the positions and names to write, with a line distance in points."""
     positions = [position for position, name in enumerate(names) if name]
     height = line * len(names) / max(len(positions), 1) / 1.15
     every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * height >= SMALL), 1000)

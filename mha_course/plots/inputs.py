@@ -1,4 +1,4 @@
-"""The inputs of pictures, in one form: numbers, names of rows and columns, and what is hidden."""
+"""Inputs of pictures in one form: numbers, names of rows and columns, and hidden cells."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError, require
 
-Names = Sequence[str] | None  # of rows or columns; where there are none, numbers
+Names = Sequence[str] | None  # of rows or columns; numbers if there are none
 _NUMPY_FLOATS = ("torch.float16", "torch.float32", "torch.float64")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 class NamedWeights(NamedTuple):
-    """Weights (…, T, S), a name for every row and column, and True where a cell is hidden."""
+    """Weights (…, T, S), names of rows and columns, and True where a cell is hidden."""
 
     numbers: NDArray[np.float64]
     queries: list[str]
@@ -29,7 +29,7 @@ def as_named_weights(
     place: str, weights: Any, axes: Sequence[str], queries: Names = None, keys: Names = None,
     mask: Any = None,
 ) -> NamedWeights:  # fmt: skip
-    """Bring weights with these axes (the last are T and S), their names and mask to one form."""
+    """Convert weights with these axes (the last are T and S), their names and mask to one form."""
     numbers = as_array(place, weights, axes)
     rows, columns = as_row_and_column_names(place, numbers.shape[-2:], queries, keys)
     hidden = as_hidden(place, mask, numbers.shape)
@@ -37,7 +37,7 @@ def as_named_weights(
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Mark each word that a sentence repeats with the number of its occurrence.
+    """Add an occurrence number to each repeated word.
 
     >>> numbered(["the", "cat", "chased", "the", "dogs"])
     ['the₁', 'cat', 'chased', 'the₂', 'dogs']
@@ -53,13 +53,13 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 
 def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
-    """Bring real numbers to an array: a tensor of any device, an array, or lists of either."""
+    """Convert real numbers to an array: a tensor on any device, an array, or lists of either."""
     expected = "a tensor, array or lists of one length"
     got = type(numbers).__name__
     try:
         array = np.asarray(_as_arrays(numbers))
     except (TypeError, ValueError, RuntimeError) as error:
-        # Lists of unequal lengths, or tensors without numbers that can be read: sparse, meta.
+        # Lists of unequal lengths, or tensors without readable numbers: sparse, meta.
         got = f"{got}: {error}".splitlines()[0]
         raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
     kind = array.dtype.kind
@@ -71,7 +71,7 @@ def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
 
 
 def _as_arrays(numbers: Any) -> Any:
-    """Turn tensors, and those in lists, into arrays; NumPy has neither bfloat16 nor float8."""
+    """Convert tensors, also in lists, to arrays; NumPy has neither bfloat16 nor float8."""
     if isinstance(numbers, list | tuple):
         return [_as_arrays(item) for item in numbers]
     if not hasattr(numbers, "detach"):
@@ -82,7 +82,7 @@ def _as_arrays(numbers: Any) -> Any:
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
-    """Bring numbers to an array with these axes; leading ones of size 1 are dropped."""
+    """Convert numbers to an array with these axes; drop leading ones of size 1."""
     numbers_in = as_numbers(place, numbers).astype(np.float64, copy=False)
     array = numbers_in
     while array.ndim > len(axes) and array.shape[0] == 1:
@@ -110,7 +110,7 @@ def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[
 
 
 def listed(names: Any) -> Any:
-    """Turn an iterable of names into a list, and ids in tensors or arrays into numbers."""
+    """Convert an iterable of names to a list, and ids in tensors or arrays to numbers."""
     if hasattr(names, "tolist"):
         return names.tolist()
     if isinstance(names, str) or not hasattr(names, "__iter__"):
@@ -121,8 +121,8 @@ def listed(names: Any) -> Any:
 def as_row_and_column_names(
     place: str, shape: Sequence[int], queries: Names, keys: Names
 ) -> tuple[list[str], list[str]]:
-    """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
-    queries = listed(queries)  # once: a generator of names can be read only once
+    """Return a name for each of the T rows and S columns; keys default to queries if T = S."""
+    queries = listed(queries)  # once, since a generator can be read only once
     if keys is None and shape[0] == shape[1]:
         keys = queries
     rows = as_names(place, "queries", "row", queries, shape[0])
@@ -130,7 +130,7 @@ def as_row_and_column_names(
 
 
 def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Turn True = may attend into True = hidden, for every weight."""
+    """Convert True = may attend to True = hidden, for every weight."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
     allowed = np.asarray(_as_arrays(mask))

@@ -1,4 +1,4 @@
-"""Pictures of masks: who may attend to whom, and who does."""
+"""Pictures of masks: which token may attend to which."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CELL = 0.3  # inches
 
 
 class MaskGrid(NamedTuple):
-    """One mask (T, S), with axes of size 1 in front if any, and names of rows and columns."""
+    """One mask (T, S), perhaps with axes of size 1 in front, and names of rows and columns."""
 
     title: str
     mask: Tensor
@@ -31,11 +31,11 @@ class MaskGrid(NamedTuple):
 def mask_grids(
     *grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | None = None
 ) -> Figure:
-    """Draw masks side by side: full where a query may attend to a key, hatched where not.
+    """Draw masks side by side: filled where a query may attend to a key, hatched where not.
 
     Args: signs go between the masks, such as "and", "="; expected (T, S), bool, is what all masks
-        should be: a cell that is open but should not be has another colour and an exclamation mark.
-    Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
+        should be: a wrongly visible cell gets another colour and an exclamation mark.
+    Raises: ShapeError if a mask is not one matrix, or if names or expected do not fit.
     """
     places = [f"mask_grids, the mask “{grid.title}”" for grid in grids]
     pairs = zip(places, grids, strict=True)
@@ -58,7 +58,7 @@ def mask_grids(
             ax.text(s + 0.5, t + 0.5, "!", ha="center", va="center", weight="bold", color=ON_COLOR)
     style = {"ha": "right", "va": "center", "color": INK, "fontweight": "bold"}
     for n, sign in enumerate(signs):
-        left = -0.6 - 0.27 * _longest(grids[n + 1].queries)  # cells, free of the names of the rows
+        left = -0.6 - 0.27 * _longest(grids[n + 1].queries)  # cells, clear of the row names
         middle = min(len(opened[n]), len(opened[n + 1])) / 2
         axes[n + 1].text(left, middle, sign, fontsize=TITLE, **style)
     return figure

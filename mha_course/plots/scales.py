@@ -1,6 +1,6 @@
-"""The one rule for the colours of a matrix: which palette, and which numbers are at its ends.
+"""The one rule for a matrix's colours: its palette, and the numbers at its ends.
 
-Pictures ask it here; a browser is sent the answer, and the palettes as bytes.
+Pictures use it directly; a browser is sent the result, and the palettes as bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from mha_course.colours import BAR
 from mha_course.plots.figures import signed_colormap
 
-HALF_TOLERANCE = 0.02  # by how much weights in half precision may exceed 1, and their sum miss it
-ROUNDING = 1e-6  # how far below 0 rounding takes what is not negative
-SLANT = 50  # degrees of the names above columns, here and in widgets/matrix.js
+HALF_TOLERANCE = 0.02  # how far weights in half precision may exceed 1, and their sum differ from 1
+ROUNDING = 1e-6  # how far below 0 rounding may take a nonnegative number
+SLANT = 50  # slant of column names in degrees, here and in widgets/matrix.js
 
 
 class Scale(NamedTuple):
@@ -30,16 +30,16 @@ class Scale(NamedTuple):
 
     @property
     def cmap(self) -> Colormap:
-        """Return the palette as matplotlib has it."""
+        """Return matplotlib's palette."""
         return colormap(self.palette)
 
     @property
     def palette(self) -> str:
-        """Return the palette's name: weights and other numbers that are not negative share one."""
+        """Return the palette's name: weights and other nonnegative numbers share one."""
         return self.kind if self.kind in ("signed", "bool") else "plain"
 
     def message(self) -> dict[str, Any]:
-        """Return what the browser is sent: it decides nothing itself."""
+        """Return the data for the browser, which decides nothing itself."""
         return {**self._asdict(), "palette": self.palette}
 
 
@@ -48,15 +48,15 @@ BOOL = Scale("bool", 0.0, 1.0)  # full or empty
 
 
 def signed(reach: float) -> Scale:
-    """Return a scale that reaches evenly to both sides of 0."""
+    """Return a scale symmetric around 0."""
     return Scale("signed", -reach, reach)
 
 
 def scale_of(numbers: Any, hidden: Any = None) -> Scale:
-    """Return the scale of numbers, of which hidden ones, infinite ones and NaN do not count.
+    """Return the scale for numbers, ignoring hidden and infinite ones and NaN.
 
-    Weights run from 0 to 1; where one is larger, from 0 to the largest; where one is negative, as
-    far to both sides of 0.
+    It runs from 0 to 1; if one is larger, from 0 to the largest; if one is negative, symmetrically
+    around 0.
 
     >>> scale_of([0.25, 1.015])
     Scale(kind='weights', low=0.0, high=1.0)
@@ -70,7 +70,7 @@ def scale_of(numbers: Any, hidden: Any = None) -> Scale:
 
 
 def stretched(numbers: Any, hidden: Any = None) -> Scale:
-    """Return the scale of numbers whose largest has the last colour, though it be a weight below 1.
+    """Return the scale that gives the largest number the last colour, even a weight below 1.
 
     >>> stretched([0.1, 0.4])
     Scale(kind='weights', low=0.0, high=0.4)
@@ -82,10 +82,10 @@ def stretched(numbers: Any, hidden: Any = None) -> Scale:
 
 
 def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
-    """Return the smallest and the largest number that is seen, and 0 if it is between them."""
+    """Return the smallest and largest visible number, extended to 0."""
     array = np.asarray(numbers)
     mask = np.isfinite(array) if hidden is None else np.isfinite(array) & ~np.asarray(hidden, bool)
-    seen = np.where(mask, array, 0)  # the minimum of some cells takes three times as long
+    seen = np.where(mask, array, 0)  # a masked minimum takes three times as long
     return float(seen.min(initial=0.0)), float(seen.max(initial=0.0))
 
 
@@ -100,18 +100,18 @@ def colormap(palette: str) -> Colormap:
 
 @cache
 def palettes() -> dict[str, bytes]:
-    """Return the palettes for a browser: red, green, blue and alpha of each colour, a byte each."""
+    """Return the palettes for a browser: each colour's red, green, blue and alpha as bytes."""
     ramps = {
         "plain": colormap("plain"),
         "signed": colormap("signed"),
         "signed_on_dark": signed_colormap(dark=True),
     }
     empty_and_full = colormap("bool")([0, 1])
-    empty_and_full[0, 3] = 0  # the page's own paper
+    empty_and_full[0, 3] = 0  # the page's own background
     colours = {name: ramp(np.arange(256)) for name, ramp in ramps.items()}
     return {name: as_bytes(colors) for name, colors in (colours | {"bool": empty_and_full}).items()}
 
 
 def as_bytes(colours: NDArray[np.float64]) -> bytes:
-    """Write red, green, blue and alpha, from 0 to 1, as a byte each."""
+    """Write red, green, blue and alpha, from 0 to 1, as one byte each."""
     return (colours * 255).round().astype("u1").tobytes()

@@ -1,4 +1,4 @@
-"""Results as a small table with a caption, set like a figure."""
+"""Results as a small table with a caption, styled like a figure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Value = str | int | float
 def results(
     columns: Sequence[str], rows: Sequence[Sequence[Value]], *, caption: str, bars: str = ""
 ) -> None:
-    """Show rows of results with a caption; the numbers of a column are aligned at their points.
+    """Display rows of results with a caption; a column's numbers are aligned at the decimal point.
 
-    Args: columns are the heads; rows have a value for each, of which floats are written with two
-        decimals; bars names a column of numbers, none negative, that have bars beside them, from 0
-        to 1, or to the largest number where that is larger.
-    Raises: ShapeError where a row has more or fewer values than there are columns.
+    Args: columns are the headings; rows have a value for each, with floats written to two decimals;
+        bars names a column of nonnegative numbers to draw bars for, from 0 to 1, or to the largest
+        number if that is larger.
+    Raises: ShapeError unless each row has one value for each column.
     """
     for row in rows:
         rule = "a row must have a value for each column"

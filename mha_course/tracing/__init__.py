@@ -1,4 +1,4 @@
-"""Trace any attention code: what every step does to shapes, to the names of axes and to memory."""
+"""Trace any attention code: what every step does to shapes, axis names and memory."""
 
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.render import Comparison, Ledger, Trace

@@ -1,10 +1,10 @@
-"""Names of axes that follow the numbers: an axis is a product of factors.
+"""Axis names that follow the numbers: an axis is a product of factors.
 
-Each factor records its origin. As soon as H is known, the width C is stored as the factors (H, D),
-so that a split, a transpose or a merge only moves factors. A size names an axis in two cases only:
-where the caller says so, and at the output of a Linear, which is new. A factor without a name
-differs from all others. The axes it was added to or multiplied with name it when the call has
-ended, and not before, so that no warning depends on it.
+Each factor records its origin. Once H is known, the width C is stored as the factors (H, D), so
+that a split, a transpose or a merge only moves factors. A size names an axis only if the caller
+says so, or at the output of a Linear, which is new. An unnamed factor differs from all others. It
+gets the name of the axes it was added to or multiplied with only after the call has ended, so that
+no warning depends on it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from enum import IntEnum, auto
 from typing import NamedTuple
 
 
-class Origin(IntEnum):  # ints are hashed fast
+class Origin(IntEnum):  # ints hash fast
     """Where a factor comes from."""
 
     NAMED = auto()
     UNKNOWN = auto()
-    LINEAR = auto()  # The output of a Linear, which may hold its heads in any order.
+    LINEAR = auto()  # The output of a Linear, which may have its heads in any order.
     FROM_LATENTS = auto()  # The output of the Linear that expands the latents of attention.
     ASSUMED_D = auto()  # The output of a Linear as wide as a head: D if it is used as one.
-    MIXED = auto()  # A reshape put parts of several axes into this one.
-    COPIES = auto()  # The same number again and again, as expand shows it.
-    INTERLEAVED = auto()  # Copies follow their head, as in repeat_interleave; or pairs of a width.
-    TILED = auto()  # The row of heads is repeated, as in repeat; or two halves of a width.
+    MIXED = auto()  # A reshape mixed parts of several axes into this one.
+    COPIES = auto()  # The same number repeated, as by expand.
+    INTERLEAVED = auto()  # Copies are adjacent, as in repeat_interleave; or pairs of a width.
+    TILED = auto()  # All heads are repeated in turn, as in repeat; or two halves of a width.
 
 
 class Factor(NamedTuple):
-    """One of the numbers whose product is the size of an axis."""
+    """One of the numbers whose product is an axis's size."""
 
     name: str
     size: int
-    whole: Factor | None = None  # what it is a part of
-    stride: int = 0  # of its steps in the whole; 0 for a slice
+    whole: Factor | None = None  # the factor it is a part of
+    stride: int = 0  # its stride in the whole; 0 for a slice
     origin: Origin = Origin.NAMED
-    number: int = 0  # tells factors without a name from others
+    number: int = 0  # identifies unnamed factors
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
@@ -49,13 +49,13 @@ numbers = itertools.count(1)
 
 
 class Size(int):
-    """A size read from a shape, with its axis, so that what is made with it has that axis."""
+    """A size read from a shape, with its axis, so that tensors made with it get that axis."""
 
     axis: Axis
     is_token: Callable[[Axis], bool]
 
     def __new__(cls, size: int, axis: Axis, is_token: Callable[[Axis], bool]) -> Size:
-        """Return the number with its axis, and a function that tells token axes."""
+        """Return the number with its axis, and a function that recognises token axes."""
         number = super().__new__(cls, size)
         number.axis = axis
         number.is_token = is_token
@@ -66,7 +66,7 @@ class Size(int):
         return int, (int(self),)
 
     def __add__(self, other: int) -> int:
-        """Return the sum; more than one added to tokens makes the tokens of keys and values."""
+        """Return the sum; adding more than one to tokens gives the key and value tokens."""
         total = super().__add__(other)
         tokens = self.is_token(self.axis)
         if not isinstance(other, Size):
@@ -83,7 +83,7 @@ class Size(int):
 
 
 def axis_of(size: int) -> Axis:
-    """Return the axis that a size belongs to, as far as it is known."""
+    """Return the axis that a size belongs to, if known."""
     if isinstance(size, Size) and size_of(size.axis) == size:
         return size.axis
     return unknown(int(size))
@@ -103,12 +103,12 @@ def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Facto
 
 
 def unknown(size: int) -> Axis:
-    """Return an axis about which nothing is known."""
+    """Return an unknown axis."""
     return () if size == 1 else (unique(size),)
 
 
 def unnamed_factor(axis: Axis) -> Factor | None:
-    """Return the one unnamed factor of an axis if it, or what it is a part of, is new."""
+    """Return an axis's only factor if it is unnamed and it, or its whole, is new."""
     if len(axis) != 1 or axis[0].name != "?" or axis[0].origin is Origin.MIXED:
         return None
     whole = axis[0]
@@ -118,7 +118,7 @@ def unnamed_factor(axis: Axis) -> Factor | None:
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
-    """Return where the parts of one whole begin that these factors end with."""
+    """Return where the parts of one whole begin at the end of these factors."""
     whole, stride = factors[-1].whole, 1
     for n in reversed(range(len(factors))):
         if whole is None or factors[n].whole != whole or factors[n].stride != stride:
@@ -130,7 +130,7 @@ def _start_of_whole(factors: Sequence[Factor]) -> int | None:
 
 
 def keep_matching(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
-    """Return the axes as they were where they have kept their length; the others are new."""
+    """Return the old axes if their length is unchanged, new ones otherwise."""
     pairs = zip(axes, shape, strict=True)
     return [axis if size_of(axis) == size else unknown(size) for axis, size in pairs]
 
@@ -139,23 +139,23 @@ class AxisNamer:
     """The vocabulary of one trace: the size of each name, and which names mean the same tokens."""
 
     def __init__(self, sizes: dict[str, int], given: Names, counts: Names, whole: Names) -> None:
-        """Take all known sizes and the names in patterns, in ``sizes=`` and of whole sequences."""
+        """Store known sizes, and the names in patterns, in ``sizes=`` and of whole sequences."""
         self.sizes = dict(sizes)
         self.extra = {name: sizes[name] for name in counts if name not in FEATURES | {"T", "S"}}
         letters = {name for name in given if name[0].isalpha()}  # no "?", no "3"
         self.tokens = letters - FEATURES - set(counts) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
-        self.labels: dict[Axis, str] = {}  # Labels are asked for often, and axes repeat.
-        # Factors that only looked like a head's width and were then used as one.
+        self.labels: dict[Axis, str] = {}  # Labels are needed often, and axes repeat.
+        # Factors that looked like a head's width and were then used as one.
         self.confirmed: set[Factor] = set()
-        # The axes that a factor without a name was added to or multiplied with, and its final name.
+        # The axes that an unnamed factor was added to or multiplied with, and its final name.
         self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
         self.resolved: dict[Factor, Axis] = {}
-        self.pieces: dict[tuple[str, int], Axes] = {}  # the parts of tokens that were concatenated
+        self.pieces: dict[tuple[str, int], Axes] = {}  # concatenated parts of tokens
 
     def width(self) -> Axis:
-        """Return C, as heads times head width where the number of heads is known."""
+        """Return C, as heads times head width if the number of heads is known."""
         full, heads, width = map(self.sizes.get, "CHD")
         if heads and width and (full is None or heads * width == full):
             return (Factor("H", heads), Factor("D", width))
@@ -176,7 +176,7 @@ class AxisNamer:
         return tuple(factors)
 
     def readings(self, factor: Factor, shape: Sequence[int]) -> Axes:
-        """Return the ways to read a new axis such as 3*C that gets a shape, (3, H, D) first."""
+        """Return the ways to split a new axis such as 3*C, (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
         if factor.origin is Origin.LINEAR and factor.name == "C":
             return [self.parse("H_kv*D", factor.size), (factor,)]
@@ -190,28 +190,28 @@ class AxisNamer:
         orders: Axes = [(count, heads, width), (heads, count, width), (heads, width, count)]
         innermost = [width.size, count.size, heads.size]
         if any(list(shape[n : n + 3]) == innermost for n in range(len(shape))):
-            orders.insert(2, (width, count, heads))  # not by chance: each is an axis of its own
+            orders.insert(2, (width, count, heads))  # not a coincidence: each is a separate axis
         return orders
 
     def is_width(self, axis: Axis) -> bool:
-        """Return whether this is D, or a declared part of it such as D_rope."""
+        """Return whether this is D, or a declared part such as D_rope."""
         if len(axis) != 1:
             return False
         name = axis[0].name
         return name == "D" or (name[0] == "D" and name in self.extra)
 
     def half(self, axis: Axis) -> Axis:
-        """Return half of a head's width, or of a part of it."""
+        """Return half of a head's width, or of its part."""
         return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
 
     def ordered(self, whole: Factor, order: Origin) -> Factor:
-        """Mark a known width that was put together from two halves, or from pairs."""
+        """Mark a known width joined from two halves, or from pairs."""
         if whole.origin is Origin.NAMED and self.is_width((whole,)):
             return whole._replace(origin=order)
         return whole
 
     def merge_parts(self, axis: Axis) -> Axis:
-        """Join what belongs together: all parts of one whole, two halves, repeated heads."""
+        """Join all parts of one whole, two halves, or repeated heads."""
         out: list[Factor] = []
         for factor in axis:
             out.append(factor)
@@ -224,7 +224,7 @@ class AxisNamer:
         return tuple(out)
 
     def _pair(self, left: Factor, right: Factor) -> list[Factor]:
-        """Join two neighbours where they make something known."""
+        """Join two neighbours if they form something known."""
         half, pair = (left, right) if left.name.endswith("/2") else (right, left)
         whole = half.whole or Factor("D", 2 * half.size)
         is_pair = pair.name == "2" or (pair.size == 2 and pair is right)
@@ -239,15 +239,15 @@ class AxisNamer:
         return [left, right]
 
     def confirm(self, axes: Iterable[Axis], origin: Origin = Origin.ASSUMED_D) -> None:
-        """Take note that what was taken for a head's width, or what a Linear made, was used."""
+        """Record that a presumed head width, or a Linear's output, was used as such."""
         factors = itertools.chain.from_iterable(axes)
         self.confirmed.update([factor for factor in factors if factor.origin is origin])
 
     def _resolve(self, factor: Factor) -> Axis:
-        """Return what a factor turned out to be, by all that it met directly or indirectly."""
+        """Return what a factor turned out to be, from all axes it met directly or indirectly."""
         if factor in self.resolved:
             return self.resolved[factor]
-        group = [factor]  # grows while it is read
+        group = [factor]  # grows while iterating
         axis_by_label: dict[str, Axis] = {}
         for unnamed in group:
             for axis in self.aligned.get(unnamed, ()):
@@ -259,14 +259,14 @@ class AxisNamer:
         roots = set(map(self.root, axis_by_label))  # T and S of one sequence agree.
         for unnamed in group:
             self.resolved[unnamed] = (unnamed,)
-            if len(roots) == 1:  # what met axes of two kinds is none of them
+            if len(roots) == 1:  # a factor that met two kinds of axes is neither
                 (root,) = roots
                 first = next(iter(axis_by_label.values()))
                 self.resolved[unnamed] = axis_by_label.get(root, first)
         return self.resolved[factor]
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
-        """Write axes when all is known: a width that was never used as a head's has no name."""
+        """Write final axes: a width never used as a head's has no name."""
         resolved = list(map(self._resolve_all, axes))
         if resolved != list(axes):
             resolved = self.separate_tokens(resolved)
@@ -287,7 +287,7 @@ class AxisNamer:
         return tuple(factors)
 
     def is_unconfirmed(self, axis: Axis) -> bool:
-        """Return whether this only looks like a head's width, not yet used as one."""
+        """Return whether this looks like a head's width but is not yet used as one."""
         for factor in axis:
             if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
@@ -297,7 +297,7 @@ class AxisNamer:
         return False
 
     def label(self, axis: Axis) -> str:
-        """Write an axis as the field does: heads and their width are C."""
+        """Write an axis in the usual notation: heads and their width are C."""
         if axis in self.labels:
             return self.labels[axis]
         names = [factor.name for factor in axis]
@@ -318,14 +318,14 @@ class AxisNamer:
         return label in self.tokens or self.tokens.issuperset(label.split("*"))
 
     def root(self, label: str) -> str:
-        """Return the name under which these tokens first came."""
+        """Return the first name of these tokens."""
         if label in self.roots:
             return self.roots[label]
         between = "+" if "+" in label else "*" if "*" in label else ""
         return between.join(map(self.root, label.split(between))) if between else label
 
     def separate_tokens(self, axes: Axes) -> Axes:
-        """Distinguish queries from keys: of two equal token axes the first becomes T."""
+        """Distinguish queries from keys: the first of two equal token axes becomes T."""
         if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
@@ -341,7 +341,7 @@ class AxisNamer:
         return axes
 
     def _roles(self, label: str, alone: bool) -> tuple[str, str]:
-        """Choose names for tokens that attend to themselves, and keep the names the caller gave."""
+        """Choose names for tokens that attend to themselves, keeping the caller's names."""
         root = self.root(label)
         if not alone:  # Y of the pixels Y*X
             self.roots[f"{root}'"] = root

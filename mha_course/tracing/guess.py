@@ -1,4 +1,4 @@
-"""Patterns guessed from shapes and the sizes that modules declare, where axes= was not given."""
+"""Guess patterns from shapes and the sizes that modules declare, if axes= is not given."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MASKS = ("T S", "B S", "B T S", "H T S", "B 1 T S", "B 1 1 S", "1 1 T S", "B H T
 
 
 def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words:
-    """Return the patterns that tensors have by what modules or a call declare of their sizes.
+    """Return patterns for tensors from the sizes that modules or a call declare.
 
-    Args: ``hints`` has H, or C and D, as ``patterns.declared`` finds them; without them nothing
-        is guessed.
+    Args: ``hints`` has H, or C and D, as ``patterns.declared`` finds them; without them, nothing is
+        guessed.
     """
     heads = hints.get("H", 0)
     width = hints.get("C", heads * hints.get("D", 0))
@@ -38,10 +38,10 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words
             rows[name] = ("S", "B", "C") if first else ("B", "S", "C")
     with_tokens = [name for name, words in rows.items() if "S" in words]
     if len({tensors[name].shape[rows[name].index("S")] for name in with_tokens}) > 1:
-        queries = with_tokens[0]  # queries of their own come first
+        queries = with_tokens[0]  # separate queries come first
         rows[queries] = tuple("T" if word == "S" else word for word in rows[queries])
     sizes = dict(patterns.words_and_sizes(rows, tensors))
-    if len(set(patterns.words_and_sizes(rows, tensors))) > len(sizes):  # a name has one size
+    if len(set(patterns.words_and_sizes(rows, tensors))) > len(sizes):  # one size per name
         return {}
     size_of = {"H": heads, "T": sizes.get("S", 0), "1": 1} | sizes
     for name, x in tensors.items():
@@ -53,7 +53,7 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words
 
 
 def described(rows: Words) -> str:
-    """Return the note that says what was guessed, or how to name axes where nothing was."""
+    """Return a note saying what was guessed, or how to name axes if nothing was."""
     if not rows:
         return (
             "axes= was not given, and no module declares sizes to guess from: name them, as in "

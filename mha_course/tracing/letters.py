@@ -1,4 +1,4 @@
-"""Letters of other people, which a pattern may have: they are read as the course's."""
+"""Other people's letters in patterns, translated to the course's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 Words = dict[str, tuple[str, ...]]  # by argument
 Sizes = Mapping[str, int]
 Tensors = dict[str, torch.Tensor]
-COURSE = {*"BTSCH"}  # mean the same to all, where no other letters stand beside them
+COURSE = {*"BTSCH"}  # unambiguous unless other letters are present
 HEADS = (
     "num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads", "num_head",
     "nheads", "head_num", "num_attn_heads", "attn_heads", "attention_heads",
     "n_attention_heads", "number_of_heads",
 )  # fmt: skip
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
-_LETTERS = {  # of other people
+_LETTERS = {  # other people's
     "B": "b bs batch batch_size",
     "C": "c dim embed embed_dim d_model hidden hidden_size width",
     "H": " ".join(("h", *HEADS)),
@@ -27,14 +27,14 @@ _LETTERS = {  # of other people
     "E": "e",
 }
 LETTERS = {word: name for name, words in _LETTERS.items() for word in words.split()}
-IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
-TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
+IMAGE = {"N": "B", "H": "Y", "W": "X"}  # H and W together are not heads
+TORCH = {"N": "B", "E": "C"}  # if they occur together, as in torch's documentation
 
 
 def read(words: Sequence[str], every: Sequence[str]) -> tuple[str, ...]:
-    """Read the words of one pattern.
+    """Translate the words of one pattern.
 
-    Args: ``every`` has the letters of all patterns, which tell torch's from others.
+    Args: ``every`` has the letters of all patterns, which identify torch's.
     """
     upper = {letter.upper() for letter in every}
     are_torchs = {"N", "E"} <= upper and "B" not in upper
@@ -48,19 +48,19 @@ def _read(letter: str, words: Sequence[str], are_torchs: bool) -> str:
         return IMAGE.get(letter.upper(), name)
     if are_torchs:
         return TORCH.get(letter.upper(), name)
-    if letter == "d":  # Beside heads, d is the width of one.
+    if letter == "d":  # With heads, d is the width of one.
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return name
 
 
 def read_by_sizes(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
-    """Read letters again that sizes explain: channels of pictures, and widths called D or E."""
+    """Translate again using sizes: channels of pictures, and widths called D or E."""
     _channels(rows, tensors, {**hints, **sizes})
     _whole_widths(rows, tensors, sizes, hints)
 
 
 def _channels(patterns: Words, tensors: Tensors, known: Sizes) -> None:
-    """Read C as the channels of a picture where it cannot be the width."""
+    """Read C as a picture's channels if it cannot be the width."""
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
@@ -70,7 +70,7 @@ def _channels(patterns: Words, tensors: Tensors, known: Sizes) -> None:
 
 
 def _whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
-    """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
+    """Read D or E as C if it can only be the whole width: several heads, but no axis H."""
     size_of: dict[str, int] = {}
     for name, row in patterns.items():
         size_of |= zip(row, tensors[name].shape, strict=True)

@@ -1,4 +1,4 @@
-"""What a trace says about code that it cannot see into."""
+"""Notes about code that a trace cannot see into."""
 
 COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"

@@ -1,4 +1,4 @@
-"""Names of new axes: what a Linear makes, and the parts into which an axis is cut."""
+"""Names of new axes: a Linear's output, and the parts of a split axis."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def linear_output(names: AxisNamer, size: int) -> Axis:
     axis = _axes_by_width(names).get(size)
     if axis is None:
         return (unique(size, Origin.LINEAR),)
-    name = axis[0].name if len(axis) == 1 else ""  # D alone may be a coincidence of sizes.
+    name = axis[0].name if len(axis) == 1 else ""  # A size equal to D may be a coincidence.
     return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
 
-def _axes_by_width(names: AxisNamer) -> dict[int, Axis]:  # what is entered later wins
+def _axes_by_width(names: AxisNamer) -> dict[int, Axis]:  # later entries win
     full, heads, width = (names.sizes.get(name, 0) for name in "CHD")
 
     def several(number: int, name: str, size: int) -> Axis:
@@ -53,7 +53,7 @@ def _axes_by_width(names: AxisNamer) -> dict[int, Axis]:  # what is entered late
 def parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> Axes:
     """Name the parts into which one factor is split."""
     labels = _names_of_parts(names, whole, sizes)
-    strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]  # The last runs fastest.
+    strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]  # The last one varies fastest.
     factors = list(map(Factor, labels, sizes, itertools.repeat(whole), strides))
     if labels[-2:] == ["?", "D"]:  # is it the width of some heads?
         factors[-1] = factors[-1]._replace(origin=Origin.ASSUMED_D)
@@ -78,7 +78,7 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
     if whole.name == "H":
         fewer = _name_of_size(names.extra, first)
         return ["?", "?"] if fewer == "?" else [fewer, f"H/{fewer}"]
-    if whole.name in names.tokens:  # windows and what is in each
+    if whole.name in names.tokens:  # windows and their contents
         return [f"{whole.name}/{last}", str(last)]
     from_weight = is_free or whole.origin is Origin.FROM_LATENTS
     if from_weight and first == heads and last != names.sizes.get("C"):
@@ -89,7 +89,7 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
 def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
     """Name a piece of an axis: tokens and whole factors keep their names."""
     if piece := _piece(names, axis, start, size):
-        return piece  # What was joined comes apart again under its old names.
+        return piece  # Joined parts get their old names back.
     whole = axis[0] if len(axis) == 1 else Factor(names.label(axis), size_of(axis))
     if len(axis) == 1 and names.is_token(axis):
         return (whole._replace(size=size),)  # Some of the tokens are still tokens.
@@ -98,7 +98,7 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
         return linear_output(names, size)
     for cut in range(1, len(axis)):
         if size_of(axis[cut:]) == size and start % size == 0:
-            return axis[cut:]  # One head's width, for instance, out of all heads.
+            return axis[cut:]  # For instance, one head's width out of all heads.
     if size == 1:
         return ()
     declared = [name for name, n in names.extra.items() if n == size and name.startswith("D")]
@@ -111,7 +111,7 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
 
 
 def sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
-    """Name a slice; every second number of the head width is half of it."""
+    """Name a slice; every second channel of a head is half its width."""
     if step == 1 and axis:
         return slice_of(names, axis, start, size)
     if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
@@ -124,7 +124,7 @@ def sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> 
 def windows(
     names: AxisNamer, axis: Axis, stride: int, count: tuple[int, int], window: tuple[int, int]
 ) -> Axes:
-    """Name how many windows slide along an axis, and how long each is, by their strides."""
+    """Name the number and the length of windows sliding along an axis, by their strides."""
     (count_stride, number), (window_stride, length) = count, window
     are_disjoint = window_stride == stride and count_stride == length * stride
     if len(axis) != 1 or not are_disjoint or number * length != size_of(axis):
@@ -136,7 +136,7 @@ def windows(
 
 
 def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
-    """Name one of the pieces of which something was joined, as tokens or latents are."""
+    """Name one of the pieces that something was joined from, such as tokens or latents."""
     whole = axis[0]
     pieces = names.pieces.get((names.root(names.label(axis)), size_of(axis)), [])
     if len(axis) == 1 and not pieces:
@@ -145,7 +145,7 @@ def _piece(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
             labels = ("kv_rank", "D_rope")
         pieces = [(Factor(label, names.extra.get(label, 0), whole),) for label in labels]
     begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
-    if begins[-1] != size_of(axis):  # The pieces that are known do not fill it.
+    if begins[-1] != size_of(axis):  # The known pieces do not fill it.
         return ()
     by_place = {(begin, size_of(p)): p for begin, p in zip(begins, pieces, strict=False)}
     return by_place.get((start, size), ())

@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 CONFIGS = ("config", "cfg", "conf", "args", "hparams", "params", "opt")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
 HEAD_WIDTHS = ("head_dim", "d_head", "head_size", "d_kv")
-DECLARED = (  # what arguments, modules and their configs say of sizes
+DECLARED = (  # sizes from arguments, modules and their configs
     ("H", HEADS),
     ("H_kv", KV_HEADS),
     ("C", WIDTHS),
@@ -43,11 +43,11 @@ NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
 
 
 def bind(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments by the names of the parameters."""
+    """Return the arguments by parameter name."""
     try:
         signature = inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn)
         return dict(signature.bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):  # builtins; a wrong call will raise by itself
+    except (TypeError, ValueError):  # builtins; a wrong call raises anyway
         return {f"arg{position}": value for position, value in enumerate(args)} | kwargs
 
 
@@ -63,7 +63,7 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
 
 
 def is_ids(x: torch.Tensor) -> bool:
-    """Return whether a tensor may hold word ids."""
+    """Return whether a tensor may contain word ids."""
     return not x.is_floating_point() and x.dtype != torch.bool
 
 
@@ -127,7 +127,7 @@ def _written(text: str) -> tuple[str, ...]:
 
 
 def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return a note where the caller's letters are read as others."""
+    """Return a note if the caller's letters were translated."""
     given = [axes] if isinstance(axes, str) else axes or ()
     texts = given.values() if isinstance(given, Mapping) else given
     notes = []
@@ -146,7 +146,7 @@ def words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
 
 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
-    """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
+    """Find every name's size, and D = C / H; drop hints that do not fit."""
     pairs = words_and_sizes(patterns, tensors)
     written = "*".join([word for word, _ in pairs]).split("*")
     solved = {**hints, **sizes}
@@ -195,7 +195,7 @@ def _bind(word: str, size: int, solved: dict[str, int]) -> None:
 
 
 def _heads(solved: dict[str, int]) -> bool:
-    """Derive D from C and H, or H from C and D; say whether they fit."""
+    """Derive D from C and H, or H from C and D; return whether they fit."""
     width, heads, inner = map(solved.get, "CHD")
     if width and heads and not inner:
         if width % heads:
@@ -207,7 +207,7 @@ def _heads(solved: dict[str, int]) -> bool:
 
 
 def modules_of(fn: Callable[..., Any], given: Iterable[Any] = ()) -> list[nn.Module]:
-    """Return the modules that a callable is, belongs to, or refers to, else those it is given."""
+    """Return the modules that a callable is, belongs to or refers to, else those given."""
     fn = fn.func if isinstance(fn, partial) else fn
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
     for values in ([owner], referred(fn), given):
@@ -217,12 +217,12 @@ def modules_of(fn: Callable[..., Any], given: Iterable[Any] = ()) -> list[nn.Mod
 
 
 def referred(fn: Callable[..., Any]) -> list[Any]:
-    """Return what a function finds outside of itself, by its names."""
+    """Return a function's outside variables by name."""
     try:
         outside = inspect.getclosurevars(fn)
-    except (TypeError, ValueError):  # no Python function, or one that uses what is not there yet
+    except (TypeError, ValueError):  # not a Python function, or its names are not bound yet
         return []
-    # Python counts names of attributes as globals: x.proj would find a global module called proj.
+    # Python counts attribute names as globals: x.proj would find a global module proj.
     used = {**outside.nonlocals}
     for load in dis.get_instructions(fn):
         if load.opname in ("LOAD_GLOBAL", "LOAD_NAME") and load.argval in outside.globals:
@@ -237,13 +237,13 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     configs, *nested = _configs([*attributes, bound])
     attributes += [{"hidden_size": config.get("dim"), **config} for config in configs]
     places: list[Sequence[Mapping[str, Any]]] = [[bound], attributes, *nested]
-    levels = [_counts(level) for level in places]  # From the call inwards.
+    levels = [_counts(level) for level in places]  # From the outside in.
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()
-        for counts in levels:  # an outer one counts
+        for counts in levels:  # the outer one wins
             values = values or {value for word in words for value in counts.get(word, ())}
-        if len(values) == 1:  # Where two modules disagree, neither is believed.
+        if len(values) == 1:  # If two modules disagree, neither counts.
             by_letter[letter] = values.pop()
     if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
         by_letter["D"] = by_letter["D_nope"] + by_letter["D_rope"]
@@ -253,7 +253,7 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
 
 
 def _counts(places: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
-    """Return the sizes in these places, by their names."""
+    """Return the sizes in these places, by name."""
     by_name: dict[str, set[int]] = {}
     for place in places:
         for name, value in place.items():
@@ -263,7 +263,7 @@ def _counts(places: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
 
 
 def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return the configs that modules or arguments hold, then what is nested in them, by depth."""
+    """Return the configs in modules or arguments, then those nested in them, by depth."""
     values = [place[name] for place in places for name in CONFIGS if name in place]
     levels = []
     for _ in range(3):

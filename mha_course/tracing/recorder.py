@@ -1,4 +1,4 @@
-"""Watch a call and write a step for every tensor that it makes."""
+"""Watch a call and record a step for every tensor it makes."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _MOVES = """
     asarray resolve_conj deepcopy hstack vstack dstack column_stack masked_select
 """
 MOVES = set(_MOVES.split())
-# These copy because it was written.
+# These copy because the code says so.
 EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}
-LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
+LATER = {"projection": "split", "context": "merged"}  # what a stage becomes when its shape changes
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
-# The scale of what was normalised: of length 1, its products have no spread that grows with D.
+# The scale of normalised vectors: at length 1, their products do not grow with D.
 NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
-Paths = dict[int, str]  # by the id of what has them
+Paths = dict[int, str]  # by the owner's id
 Inputs = tuple[Operand, ...]
 Place = UserFrame | None
 ONE_ROW = {"multi_head_attention_forward", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
-    """Note every call that makes a tensor, without keeping the tensor."""
+    """Record every call that makes a tensor, without keeping the tensor."""
 
     def __init__(self, names: AxisNamer, parameters: Paths, modules: Paths) -> None:
         super().__init__()
@@ -57,31 +57,31 @@ class Recorder(TorchFunctionMode):
         self.as_written = ExitStack()
         self.compiles = True
         self.values: dict[int, TensorInfo] = {}
-        self.alive: dict[int, weakref.ref[torch.Tensor]] = {}  # They call _forget when one dies.
+        self.alive: dict[int, weakref.ref[torch.Tensor]] = {}  # They call _forget at the end.
         self.memories: dict[int, int] = {}
-        self.readers: Counter[int] = Counter()  # how many living tensors read each piece of memory
+        self.readers: Counter[int] = Counter()  # how many live tensors use each piece of memory
         self.numbers = itertools.count()
         self.namesakes: Counter[str] = Counter()  # how many further arguments have the same name
-        # Axes of arguments are filled in at the end: uses tell those of parameters.
+        # Axes of arguments are filled in at the end, since parameters are named by use.
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
-        self.infos: list[TensorInfo] = []  # what is known of each step's tensor
+        self.infos: list[TensorInfo] = []  # what is known about each step's tensor
         self.lines: list[Place] = []  # for each step
         self.codes: dict[int, CodeType] = {}  # of these lines, by id: the hash of code is slow
-        self.aliases: dict[str, int] = {}  # further variables that held a result
+        self.aliases: dict[str, int] = {}  # further variables bound to a result
         self.warnings: dict[int, Remark] = {}
-        self.pending: dict[int, Remark] = {}  # until a later step settles them
-        self.notes: dict[str, None] = {}  # what could not be seen, in order
+        self.pending: dict[int, Remark] = {}  # pending until a later step
+        self.notes: dict[str, None] = {}  # what stayed out of sight, in order
         self.running = Frames(self._bind, modules)
         self.failure: str | None = None
-        # Results that a statement discards, by the step of the first, to ask about if unused.
+        # Results that a statement discards, by the first one's step, to ask about if unused.
         self.discarded: dict[int, list[weakref.ref[torch.Tensor]]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Args = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.compiles:
             self.run_as_written()
-        self.counter.reset()  # What it counts from here on belongs to this call.
+        self.counter.reset()  # Everything counted from here on belongs to this call.
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
@@ -93,7 +93,7 @@ class Recorder(TorchFunctionMode):
             self._guard(self._record, op_name(func), func, args, kwargs, out)
         elif id(args[0] if args else None) in self.values and op_name(func) in ("shape", "size"):
             return self._sizes(self.values[id(args[0])].axes, out, *args[1:], **kwargs)
-        elif func is torch.Tensor.__setitem__:  # It returns None: what it changed is named.
+        elif func is torch.Tensor.__setitem__:  # It returns None, so name what it changed.
             self._guard(self._record, "setitem", func, args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
             rows = list(out)
@@ -106,13 +106,13 @@ class Recorder(TorchFunctionMode):
         return out
 
     def run_as_written(self) -> None:
-        """Compile nothing in a trace; the compiler is slow to import, so only if it is loaded."""
+        """Turn compilation off in a trace, but only if the slow-to-import compiler is loaded."""
         if internals.compiler_is_loaded():
             self.compiles = False
             self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
     def _sizes(self, axes: Axes, out: Any, dim: Any = None, *_: Any) -> Any:
-        """Return a shape, or one size of it, that remembers its axes."""
+        """Return a shape, or one of its sizes, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
         if isinstance(dim, int) and type(out) is int:
@@ -120,7 +120,7 @@ class Recorder(TorchFunctionMode):
         return out
 
     def _guard(self, look: Callable[..., None], op: str, *call: Any) -> None:
-        """Look at a call; if the tracer itself fails, the call goes on, and a note says so."""
+        """Record a call; if the tracer itself fails, the call continues, and a note says so."""
         try:
             look(op, *call)
         except Exception as error:
@@ -132,7 +132,7 @@ class Recorder(TorchFunctionMode):
         self.failure = warnings.of_crash(op, str(error), list(map(self.info, tensors)), self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
-        """Return what is known of a tensor; a new one is a parameter or comes from outside."""
+        """Return what is known about a tensor; a new one is a parameter or comes from outside."""
         value = self.values.get(id(tensor))
         if value is None:
             name = self.parameters.get(id(tensor), "")
@@ -143,7 +143,7 @@ class Recorder(TorchFunctionMode):
     def add_argument(
         self, name: str, x: torch.Tensor, axes: Axes, labels: tuple[str, ...] = ()
     ) -> TensorInfo:
-        """Take note of a tensor that no step made."""
+        """Add a tensor that no step made."""
         base = name
         while name in self.arguments:
             self.namesakes[base] += 1
@@ -158,22 +158,22 @@ class Recorder(TorchFunctionMode):
         return value
 
     def _remember(self, value: TensorInfo, tensor: torch.Tensor, source: int | str) -> None:
-        """Keep what is known of a tensor, and number its memory: views share a number."""
+        """Store what is known about a tensor, and number its memory: views share a number."""
         value.source = source
         value.labels = tuple(map(self.names.label, value.axes))
-        if isinstance(source, int) or internals.is_plain(tensor):  # results were looked at before
+        if isinstance(source, int) or internals.is_plain(tensor):  # results were checked before
             key = internals.storage_key(tensor)
             if key not in self.memories:
                 self.memories[key] = next(self.numbers)
             self.readers[key] += 1
             value.key = key
             value.memory = self.memories[key]
-        self._forget(id(tensor))  # of what was changed in place
+        self._forget(id(tensor))  # of tensors changed in place
         self.values[id(tensor)] = value
         self.alive[id(tensor)] = weakref.ref(tensor, partial(self._forget, id(tensor)))
 
     def _forget(self, tensor_id: int, _: object = None) -> None:
-        """Forget a tensor that is gone or changed, because its id may soon be another's."""
+        """Forget a freed or changed tensor, whose id may be reused."""
         value = self.values.pop(tensor_id, None)
         self.alive.pop(tensor_id, None)
         if value is not None and value.memory >= 0:
@@ -228,7 +228,7 @@ class Recorder(TorchFunctionMode):
             self.discarded[call.index] = list(map(weakref.ref, outs))
 
     def ask_about_discarded(self) -> None:
-        """Ask about results that were discarded: no step read them, and nothing holds them."""
+        """Ask about discarded results: no step read them, and nothing refers to them."""
         sources = {operand.source for step in self.steps for operand in step.inputs}
         for index, results in self.discarded.items():
             is_read = not sources.isdisjoint(range(index, index + len(results)))
@@ -237,11 +237,11 @@ class Recorder(TorchFunctionMode):
                 self.warnings.setdefault(index, remark)
 
     def _bind(self, name: str, content: object, first: int) -> None:
-        """Give a variable's name to the step, not before the first one, that made what it holds."""
+        """Name the step that made a variable's tensor, if not before the first step given."""
         value = self.values.get(id(content))
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
-        step = self.steps[value.source]  # It made the tensor that the variable holds.
+        step = self.steps[value.source]  # It made the variable's tensor.
         if step.op in ONE_ROW and step.shape != tuple(map(size_of, value.axes)):
             return  # weights, which are not a step
         if step.name is None:
@@ -260,13 +260,13 @@ class Recorder(TorchFunctionMode):
             elif call.op.endswith("_") and call.args and outs[0] is call.args[0]:
                 rows = [call.axes(outs[0])]
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
-            rows = []  # arguments of a kind that the rule does not know
-        self.counter.copies = copies  # without those of the rule
+            rows = []  # arguments the rule does not know
+        self.counter.copies = copies  # without the rule's
         rows += [[] for _ in outs[len(rows) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(rows, outs, strict=True)]
 
     def _checked(self, axes: Axes, tensor: torch.Tensor) -> Axes:
-        """Drop names that do not fit the shape, and distinguish query tokens from key tokens."""
+        """Drop names that do not fit the shape, and distinguish query from key tokens."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
         return self.names.separate_tokens(keep_matching(axes, tensor.shape))
@@ -274,14 +274,14 @@ class Recorder(TorchFunctionMode):
     def _add_step(
         self, call: OpCall, number: int, inputs: Inputs, before: dict[int, int], at: Place
     ) -> None:
-        """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
+        """Record one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor = call.outs[number]
         result = call.results[number]
         op = call.op
         if id(tensor) in before:
             storage = "same"
             self.running.read_again()
-        elif result.memory in before.values():  # It reads the memory of an input.
+        elif result.memory in before.values():  # It uses an input's memory.
             storage = "view"
         else:
             storage = "copy" if op in MOVES and before else "new"
@@ -305,7 +305,7 @@ class Recorder(TorchFunctionMode):
                 device=tensor.device,
                 bytes=tensor.nbytes,
                 flops=0 if number else self.counter.flops,
-                line="",  # filled in when the call has ended
+                line="",  # filled in after the call
                 lineno=at.lineno if at else 0,
                 hidden_copies=hidden,
                 note=notes.OF_OPS.get(op),
@@ -318,12 +318,12 @@ class Recorder(TorchFunctionMode):
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
-    """Let the results keep what is known of the inputs, unless a rule set it."""
+    """Pass on to the results what is known about the inputs, unless a rule set it."""
     rows = [value.elements for value in values if value.elements] or [()]
     shared = [element for element in rows[0] if all(element in row for row in rows)]
     for n, result in enumerate(call.results):
         result.elements = (*(call.elements[n] if call.elements else ()), *shared)
-    if call.op in PRODUCTS or not values:  # Products have said what they are.
+    if call.op in PRODUCTS or not values:  # Products set their own.
         return
     main = next((value for value in values if value.stage), values[0])  # Masks have no stage.
     weights = max(values, key=lambda value: (bool(value.softmax_axis), value.softmax_step))
@@ -349,7 +349,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
 
 
 def _next_stage(call: OpCall, before: TensorInfo, result: TensorInfo) -> str:
-    """Return the stage that a stage becomes; a change of shape may split heads or merge them."""
+    """Return a stage's next one; a change of shape may split or merge heads."""
     if call.op not in SHAPE_ONLY:
         return before.stage
     if before.stage:

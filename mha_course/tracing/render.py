@@ -1,4 +1,4 @@
-"""A trace as text and HTML, compared with other traces, and as a short table."""
+"""Show a trace as text and HTML, compared with other traces, or as a short table."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mha_course.tracing.records import Argument, Source, Step
 
 _STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
 STAGES = tuple(_STAGES.split())
-WIDTH = 88  # characters that fit beside JupyterLab's file list
-FEW = 3  # steps: a layer of no more is shown again
+WIDTH = 88  # characters that fit next to JupyterLab's file list
+FEW = 3  # steps: shorter repeated layers are not folded
 WARN, ASK = "⚠", "?"
 HEADS = ("no.", "step", "shape", "memory", "FLOPs")
 
 
 def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
-    """Write a shape with its names: ``B 2 · S 5 · C 24``."""
+    """Write a shape with its axis names: ``B 2 · S 5 · C 24``."""
     pairs = zip(axes, shape, strict=True)
     sizes = [f"{size}" if name.isdigit() else f"{name} {size}" for name, size in pairs]
     return " · ".join(sizes) or "a number"
@@ -41,7 +41,7 @@ def memory_text(step: Step) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a report that is not a step: a statement, a remark, or which steps are folded."""
+    """A report line that is not a step: a statement, a remark, or folded steps."""
 
     text: str
     code: str = ""
@@ -52,9 +52,9 @@ class Line(NamedTuple):
 class Trace:
     """What happened in one call, step by step.
 
-    Attributes: steps (one for each tensor that was made), result (of the call), arguments (tensors
-    that existed before), sources (the code that ran), sizes (of each name), notes (what could not
-    be seen), failure (why the call stopped), aliases (further variables that held a step's result).
+    Attributes: steps (one for each tensor made), result (of the call), arguments (tensors that
+        existed before), sources (the code that ran), sizes (of each name), notes (what stayed out
+        of sight), failure (why the call stopped), aliases (other variables with a step's result).
     """
 
     steps: tuple[Step, ...]
@@ -67,7 +67,7 @@ class Trace:
     aliases: Mapping[str, int] = field(default_factory=dict)
 
     def compare(self, other: Trace) -> Comparison:
-        """Compare another trace with this one stage by stage, and say where they first differ."""
+        """Compare another trace with this one, stage by stage."""
         return Comparison({"left": self, "right": other})
 
     def ledger(self, *names: str) -> Ledger:
@@ -86,7 +86,7 @@ class Trace:
         return Ledger(dict(pairs))
 
     def _which(self, name: str) -> str:
-        """Say that a row has the last of several: layers, or q, k and v."""
+        """Say that a row is the last of several: layers, or q, k and v."""
         steps = [step for step in self.steps if name in (step.name, step.stage)]
         same = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
         return f"{name} (last of {len(same)})" if len(same) > 1 else name
@@ -111,7 +111,7 @@ class Trace:
         return "\n".join(lines)
 
     def _layout(self) -> Iterator[Line | Step]:
-        """Yield each statement before its steps; layers that repeat the one before in one line."""
+        """Yield each statement before its steps, and repeated layers as one line."""
         first_step_of: dict[Line, int] = {}
         now = None
         begun = self._begun()
@@ -141,7 +141,7 @@ class Trace:
                     yield Line(f"{text.partition(':')[0]}{after}" if may_follow else text, "", sign)
 
     def _begun(self) -> dict[int, int]:
-        """Return for steps behind a warning the first of those, from which they may follow."""
+        """Return, for steps after a warning, the first warned step, which may cause later ones."""
         begun: dict[int | str, int] = {}
         for step in self.steps:
             before = [begun[i.source] for i in step.inputs if i.source in begun]
@@ -150,12 +150,12 @@ class Trace:
         return {index: first for index, first in begun.items() if isinstance(index, int)}
 
     def place(self, step: Step) -> str:
-        """Say where the code of a step is: ``attention.py:31 in split_heads``."""
+        """Say where a step's code is: ``attention.py:31 in split_heads``."""
         if step.source is None:
             return f"line {step.lineno}" if step.line else "code that cannot be shown"
         source = self.sources[step.source]
         file = Path(source.file)
-        if file.is_file():  # that of a notebook's cell is none
+        if file.is_file():  # not for a notebook cell
             return f"{file.name}:{step.lineno} in {source.name}"
         return f"{source.name}, line {step.lineno}"
 
@@ -198,7 +198,7 @@ class Trace:
         return tuple(step for step in self.steps if step.question)
 
     def step(self, name: str) -> Step:
-        """Return the last step of a variable or of a stage, or the step whose result it held."""
+        """Return the last step of a variable or stage, or the step whose result it was bound to."""
         for attribute in ("name", "stage"):
             steps = [step for step in self.steps if getattr(step, attribute) == name]
             if steps:
@@ -212,11 +212,11 @@ class Trace:
         return tuple(dict.fromkeys(step.name for step in self.steps if step.name))
 
     def expect(self, name: str, axes: str) -> Step:
-        """Hold the axes of a variable or stage against a pattern, in a test of one's own.
+        """Check the axes of a variable or stage against a pattern, for your own tests.
 
         Args: ``axes`` such as ``"B H T S"``; ``"?"`` stands for any axis.
         Returns: the step, as ``step`` finds it.
-        Raises: ShapeError, which names the line, if an axis differs.
+        Raises: ShapeError, naming the line, if an axis differs.
         """
         step = self.step(name)
         words = tuple(axes.split())
@@ -248,13 +248,13 @@ class Trace:
 
 
 def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
-    """Yield the steps in runs, each with the layers that only repeat the one before them, if any.
+    """Yield the steps in runs, each with the layers that repeat it, if any.
 
-    A layer is what runs inside a numbered module, such as ``blocks.1``.
+    A layer is a numbered module, such as ``blocks.1``.
     """
     hidden: list[Step] = []
     layers: list[str] = []
-    before: list[list[Any]] = [[], []]  # what the layer before did, and what stood behind it
+    before: list[list[Any]] = [[], []]  # what the previous layer did, and what followed it
     stem: tuple[str, ...] = ()
     for layer, group in groupby(steps, key=_layer):
         run = list(group)
@@ -284,19 +284,19 @@ def _signature(step: Step) -> Any:
 
 
 def _layer(step: Step) -> tuple[str, ...]:
-    """Return the path up to the first number: of ``blocks.1.attention`` it is blocks and 1."""
+    """Return the path up to the first number: blocks and 1 for ``blocks.1.attention``."""
     words = step.module.split(".")
     number = next((n for n, word in enumerate(words) if word.isdigit()), -1)
     return tuple(words[: number + 1])
 
 
 def remarks(step: Step) -> list[tuple[str, str]]:
-    """Return what is wrong with a step and what is unusual, each behind its sign."""
+    """Return a step's warning and question, each after its sign."""
     return [(sign, text) for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
 
 
 def _cells(step: Step) -> tuple[str, ...]:
-    """Return what a row says: number, name and op, shape, memory, FLOPs."""
+    """Return a row's cells: number, name and op, shape, memory, FLOPs."""
     called = f"{step.name} = {step.op}" if step.name else step.op
     shape = shape_text(step.shape, step.axes)
     flops = f"{step.flops:,}" if step.flops else ""
@@ -312,7 +312,7 @@ PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
 
 
 def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
-    """Write a shape in colours, a chip for each axis; between chips a line may break."""
+    """Write a shape as coloured chips, one per axis; lines may break between chips."""
     spans = []
     for name, size in zip(axes, shape, strict=True):
         text = str(size) if name.isdigit() else f"{escaped(name)}&nbsp;{size}"
@@ -321,7 +321,7 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
 
 
 class Part(NamedTuple):
-    """One stage in all traces, and how they differ there."""
+    """One stage in all traces, and how they differ in it."""
 
     stage: str
     steps: tuple[tuple[Step, ...], ...]
@@ -329,9 +329,9 @@ class Part(NamedTuple):
 
 
 class Comparison:
-    """What traces have in common and where they differ: axes, their order, shapes and memory.
+    """What traces share and where they differ: axes, their order, shapes and memory.
 
-    Args: traces by the name that heads their column.
+    Args: traces, by column heading.
     Attributes: ``parts``, one for each stage of any trace; ``differs``, the stages that differ.
     """
 
@@ -371,7 +371,7 @@ class Comparison:
         return f"Comparison: {self.summary()}"
 
     def summary(self) -> str:
-        """Say in one sentence where the traces part."""
+        """Say in one sentence where the traces diverge."""
         if not self.differs:
             return "The traces do the same at every stage."
         first = next(part for part in self.parts if part.differs)
@@ -380,7 +380,7 @@ class Comparison:
         return f"The traces differ in {stages}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
-        shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit a page
+        shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit on a page
         rows = [[*row[:-1], escaped(row[-1])][:shown] for row in self._rows(_html_cell)]
         lines = [row(cells, WRAPPED) for cells in rows[:-1]]
         heads = ("stage", *self.traces, "differ in")[:shown]
@@ -392,7 +392,7 @@ def _last(steps: tuple[Step, ...]) -> str:
 
 
 def _html_cell(steps: tuple[Step, ...]) -> str:
-    """Write the shape at the end of a stage, and below it what was done to memory."""
+    """Write the shape at the end of a stage, with its effect on memory below."""
     if not steps:
         return "–"
     memory = ", ".join(dict.fromkeys(map(memory_text, steps)))
@@ -409,7 +409,7 @@ def _total(trace: Trace) -> str:
 
 
 class Ledger:
-    """A short table: names, axes and shapes of some of the tensors of a trace."""
+    """A short table: names, axes and shapes of some of a trace's tensors."""
 
     def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
         self.rows = dict(rows)

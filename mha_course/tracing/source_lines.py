@@ -1,4 +1,4 @@
-"""The line of the caller's code that made a call, and the variable that holds its result."""
+"""The caller's line that made a call, and the variable bound to its result."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from mha_course import torch_internals
 
 COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 OWN = (str(Path(__file__).parent), torch_internals.__file__)
-# What inspect raises where there is no source, or another than that of the code which runs.
+# What inspect raises if there is no source, or not that of the running code.
 NO_SOURCE = (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError)
 SPECS = map(find_spec, ("torch", "einops"))
 LIBRARIES = tuple(str(Path(spec.origin).parent) for spec in SPECS if spec and spec.origin)
 
 
 class UserFrame(NamedTuple):
-    """A line that ran: the code it belongs to, and its number."""
+    """A line that ran: its code and its number."""
 
     code: CodeType
     lineno: int
@@ -37,41 +37,41 @@ class UserFrame(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _side(file: str) -> str:
-    """Return "own" for a file of the tracer, "library" for one of torch or einops, else "user"."""
+    """Return "own" for the tracer's files, "library" for those of torch or einops, else "user"."""
     return "own" if file.startswith(OWN) else "library" if file.startswith(LIBRARIES) else "user"
 
 
 @dataclass(slots=True)
 class ActiveFrame:
-    """A running function: its first step, and what its variables held when last read."""
+    """A running function: its first step, and its variables' values when last read."""
 
     frame: FrameType
     first: int
-    module: str  # the path of the module whose method it is, or that called it
+    module: str  # the path of its module, or of the one that called it
     lasti: int = -1
     names: list[str] = field(default_factory=list)
     values: list[int] = field(default_factory=list)  # by id
 
 
 class Frames:
-    """The code that is running, and which of its variables held what.
+    """The running code, and the values of its variables.
 
-    A frame that is kept has its variables even after its function has returned, so that nothing
-    is guessed from source text. ``bind`` gets a variable, its value and the first step it may name;
+    A saved frame keeps its variables even after its function has returned, so that nothing is
+    guessed from source text. ``bind`` gets a variable, its value and the first step it may name;
     ``paths`` has the paths of modules, by id.
     """
 
     def __init__(self, bind: Callable[[str, object, int], None], paths: Mapping[int, str]) -> None:
         self.bind = bind
         self.paths = paths
-        self.module = ""  # the innermost that ran when a line was last asked for
+        self.module = ""  # the innermost when a line was last looked up
         self.stack: list[ActiveFrame] = []  # outermost first
-        self.places: dict[FrameType, int] = {}  # where in the stack each frame is
-        self.outermost = ""  # the first library function that the last line called, if any
-        self.discards = False  # whether that line discards the result of what it called
+        self.places: dict[FrameType, int] = {}  # each frame's position in the stack
+        self.outermost = ""  # the first library function called by the last line, if any
+        self.discards = False  # whether that line discards its result
 
     def line(self, top: FrameType | None, step: int) -> UserFrame | None:
-        """Return the innermost line below ``top`` outside libraries, or of a module's forward."""
+        """Return the innermost line below ``top`` outside libraries, or in a module's forward."""
         frame: FrameType | None = sys._getframe(2)
         new: list[FrameType] = []
         line: UserFrame | None = None
@@ -94,7 +94,7 @@ class Frames:
                 inner = inner or frame.f_lineno  # Its frame is not the function's.
             elif side == "user":
                 line = line or UserFrame(code, inner or frame.f_lineno)
-                if frame in self.places:  # then it is still where it was, on the same frames
+                if frame in self.places:  # then it is unchanged, on the same frames
                     break
                 new.append(frame)
             elif side == "library" and not fallback and code.co_name == "forward":
@@ -124,7 +124,7 @@ class Frames:
             running.names = []
 
     def leave(self, depth: int = 0) -> None:
-        """Read the variables of functions that have returned, the innermost first."""
+        """Read the variables of functions that have returned, innermost first."""
         while len(self.stack) > depth:
             returned = self.stack.pop()
             del self.places[returned.frame]
@@ -132,14 +132,14 @@ class Frames:
             self._read(returned)
 
     def _read(self, running: ActiveFrame) -> None:
-        """Bind a frame's changed variables; parameters name only what was made since its start."""
+        """Bind a frame's changed variables; parameters name only tensors made since its start."""
         code = running.frame.f_code
         if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
-            return  # nothing was assigned since, or a notebook's cell
+            return  # nothing was assigned since, or it is a notebook cell
         variables = running.frame.f_locals
         names = list(variables)
         values = list(map(id, variables.values()))
-        start = len(running.names)  # Names that were there before, if none was deleted.
+        start = len(running.names)  # The old names, if none was deleted.
         if names[:start] != running.names:
             start = 0
         changed = [*compress(names, map(ne, values, running.values[:start])), *names[start:]]
@@ -154,7 +154,7 @@ class Frames:
 
 @lru_cache(maxsize=1024)
 def _discarding(code: CodeType) -> frozenset[int]:
-    """Return where code calls or computes something and drops the result."""
+    """Return where code discards the result of a call or computation."""
     pairs = pairwise(dis.get_instructions(code))
     return frozenset(load.offset for load, after in pairs if after.opname == "POP_TOP")
 
@@ -171,7 +171,7 @@ def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def statements(file: str, code: CodeType) -> dict[int, str]:
-    """Return the lines of a function by number, without comments, each with all its statement."""
+    """Return a function's lines by number, without comments, each with its whole statement."""
     first, lines = code_lines(file, code)
     by_number = {first + offset: line.strip() for offset, line in enumerate(lines)}
     try:
@@ -185,6 +185,6 @@ def statements(file: str, code: CodeType) -> dict[int, str]:
         line = lines[node.lineno - 1].encode()
         if len(numbers) > 1:
             by_number |= dict.fromkeys(numbers, ast.unparse(node))
-        elif line[node.end_col_offset or 0 :].lstrip().startswith(b"#"):  # a comment, no code
+        elif line[node.end_col_offset or 0 :].lstrip().startswith(b"#"):  # a comment, not code
             by_number[numbers[0]] = line[: node.end_col_offset].decode().strip()
     return by_number

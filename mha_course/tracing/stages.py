@@ -1,4 +1,4 @@
-"""Which steps belong to the stages of attention: its products, and what is before and after."""
+"""Which steps belong to the stages of attention: its products, and what surrounds them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mha_course.tracing.rules.table import PRODUCTS, SHAPE_ONLY
 Steps = Sequence[Step]
 Infos = Sequence[TensorInfo]
 BEFORE = ("projection", "split")
-PASSING = {*SHAPE_ONLY, "dropout", "contiguous", "clone", "to"}  # keep a Linear's output
+PASSING = {*SHAPE_ONLY, "dropout", "contiguous", "clone", "to"}  # these keep a Linear's output
 
 
 def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
-    """Write the stages into the steps: projections and splits count only before a product.
+    """Set the steps' stages: projections and splits count only before a product.
 
-    Without such a product, as in a function that splits heads, all that was guessed stands. The
-    output ends with its Linear: what is later added or made of it is something else.
+    Without such a product, as in a function that splits heads, all guesses stay. The output ends
+    with its Linear: whatever is added later is something else.
     """
     for step, info in zip(steps, infos, strict=True):
         step.stage = info.stage
     contracts = [step.op in PRODUCTS for step in steps]
     linears = [contracts[n] and info.from_linear for n, info in enumerate(infos)]
-    if contracts == linears:  # No product but those of Linears: nothing contradicts.
+    if contracts == linears:  # There are only products of Linears, so nothing contradicts.
         return
     needed = [contracts[n] and not linears[n] for n in range(len(steps))]
     for step in reversed(steps):
@@ -41,11 +41,11 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
 
 
 def _go_back(step: Step, steps: Steps, infos: Infos, names: AxisNamer, needed: list[bool]) -> None:
-    """Mark what led to a step: on the way from a Linear it is the split, kᵀ is of the scores."""
+    """Mark the steps before one: after a Linear they are the split; kᵀ belongs to the scores."""
     for operand in step.inputs:
         if not isinstance(operand.source, int) or steps[operand.source].stage not in BEFORE:
             continue
-        needed[operand.source] = True  # A product rests on it, so it is what it seems.
+        needed[operand.source] = True  # A product depends on it, so it is what it seems.
         if step.stage != "scores":
             continue
         factor = infos[operand.source].labels

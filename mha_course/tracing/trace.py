@@ -1,8 +1,8 @@
-"""How ``trace`` names the axes of every tensor in a call, and how it knows that heads were mixed.
+"""How ``trace`` names the axes of every tensor in a call, and detects mixed heads.
 
-A size does not say what an axis means: in a small model 4 may be heads, tokens and their width at
-the same time. So names follow the numbers. An axis is a product of factors such as H and D, and for
-each function of torch a rule says where the factors go. Follow them through one call,
+A size does not say what an axis means: in a small model, 4 may be the number of heads, of tokens
+and of channels. So names follow the numbers. An axis is a product of factors such as H and D, and
+for each torch function a rule says where the factors go. Follow them through one call,
 ``trace(scores, x, axes="B S C", sizes={"H": 4})``, with ``x`` of shape (2, 5, 24)::
 
     def scores(x):
@@ -18,18 +18,18 @@ each function of torch a rule says where the factors go. Follow them through one
    name (``rules/call.py``), the line and the variable (``source_lines.py``), copies and FLOPs
    (``mha_course/op_counter.py``). Then it asks the function's rule for the axes of the result.
 3. **project** (``rules/linear.py``). 72 is 3 * C, so ``parts.py`` calls the new axis ``3*C``.
-   Training may have put these numbers in any order, so they are not read before they are used.
+   Training may have put these numbers in any order, so they are only interpreted when used.
 4. **view** (``rules/reshape.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
    3, 4 and 6, and the result is B S 3 H D. A shape that fits no reading cuts through factors, as
    ``x.view(2, 4, 5, 6)`` does: ``rules/warnings.py`` then says which mistake it is.
-5. **unbind, transpose** (``rules/views.py``). They move numbers and change none, so they need no
-   rules: they run again on a tensor without memory, whose strides tell where each number came from.
-   The result is B S H D, then B H S D.
-6. **@** (``rules/contraction.py``). D is summed over. S stands on both sides of the product, so the
-   side of the queries becomes T: the scores are B H T S. Where two axes meet that are not the same,
-   ``unify.py`` decides whether they may. The other files in ``rules/`` are for all other functions
-   of torch, and ``rules/numbers.py`` looks at scales and masks when a softmax follows.
-7. **The end** (this file). A factor that never got a name takes that of the axes it was added to or
+5. **unbind, transpose** (``rules/views.py``). They only move numbers, so they need no rules: they
+   run again on a tensor without memory, whose strides show where each number came from. The result
+   is B S H D, then B H S D.
+6. **@** (``rules/contraction.py``). D is summed over. S is on both sides of the product, so the
+   queries' side becomes T: the scores are B H T S. If two different axes meet, ``unify.py`` decides
+   whether they may. The other files in ``rules/`` are for all other functions of torch, and
+   ``rules/numbers.py`` looks at scales and masks when a softmax follows.
+7. **The end** (this file). A factor still unnamed takes the name of the axes it was added to or
    multiplied with. ``stages.py`` decides which steps are projections, scores and so on. The steps
    (``records.py``) become a Trace, which ``render.py`` shows.
 
@@ -71,20 +71,20 @@ def trace(
     sizes: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Trace:
-    """Call ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
+    """Call ``fn(*args, **kwargs)`` and return its steps, with each axis named by its origin.
 
     Args:
         fn: any callable or module.
         axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or
-            a mapping from parameter names. A product is written ``"3*C"``, an unknown axis ``"?"``.
-            A single pattern also holds for all other arguments of the same shape. Other letters
-            ("b n d", "N C H W") are read as the course's where they are known. Without any, they
-            are guessed from the sizes that modules declare. A note says what was read or guessed.
-        sizes: what cannot be read off, as ``dict(H=4)``. H is also taken from an argument or
+        a mapping from parameter names. A product is written ``"3*C"``, an unknown axis ``"?"``. A
+        single pattern also applies to other arguments of the same shape. Other letters ("b n d", "N
+        C H W") are translated if known. Without patterns, axes are guessed from the sizes that
+        modules declare. A note says what was translated or guessed.
+        sizes: what patterns do not show, such as ``dict(H=4)``. H may also come from an argument or
             attribute num_heads; D is C / H. If ``fn`` has keywords called axes or sizes, pass them
             with ``functools.partial(fn, axes=…)``.
-    Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the
-        steps up to there in its notes and as its attribute ``trace``.
+    Raises: ShapeError for patterns that do not fit. ``fn``'s own exceptions pass through, with the
+        steps so far in their notes and as their attribute ``trace``.
 
     >>> from mha_course.attention import split_heads
     >>> traced = trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C")
@@ -126,7 +126,7 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
         recorder.notes = {guess.described(rows): None}
     batched = max(map(len, rows.values()), default=0) > 2
     for name, tensor in tensors.items():
-        if id(tensor) in recorder.values:  # It was given twice: one tensor, one name.
+        if id(tensor) in recorder.values:  # It was passed twice: one tensor, one name.
             continue
         words = rows.get(name, ())
         parsed = list(map(names.parse, words or ["?"] * tensor.dim(), tensor.shape))
@@ -142,7 +142,7 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
     joined = {letter for product in products if len(product) > 1 for letter in product}
     of_sequences: set[str] = set()
     for name, row in rows.items():
-        is_bias = {"T", "S"} <= {*row}  # of pairs, as B T S C is
+        is_bias = {"T", "S"} <= {*row}  # of pairs, as in B T S C
         if not is_bias and (patterns.is_ids(tensors[name]) or {"C", "D", "3*C"} & {*row}):
             of_sequences.update(row)
     no_tokens = {*hints, *sizes, "H_kv"} - joined
@@ -151,9 +151,9 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
 
 
 def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
-    """Call under both modes, and put the trace together, of a call that raises too."""
+    """Call under both modes, and build the trace, even if the call raises."""
     before = _notes_of_code(fn)
-    recorder.top = sys._getframe()  # Frames above this one are not the caller's business.
+    recorder.top = sys._getframe()  # Frames above this one do not concern the caller.
     try:
         with recorder.counter, recorder:
             recorder.run_as_written()
@@ -161,14 +161,14 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     except Exception as error:
         _attach(error, _finish(recorder, None, before))
         raise
-    finally:  # no context manager: it sets the traceback of what was raised, which may refuse
+    finally:  # no context manager: it sets the exception's traceback, which may refuse
         recorder.as_written.close()
-    recorder.failure = None  # what was raised inside was caught inside
+    recorder.failure = None  # exceptions raised inside were caught inside
     return _finish(recorder, result, before)
 
 
 def _notes_of_code(fn: Fn) -> list[str]:
-    """Return what is known before the call: which of its code runs otherwise, or out of sight."""
+    """Return notes on code that will run differently, or out of sight."""
     modules = [inner for module in patterns.modules_of(fn) for inner in module.modules()]
     codes = [fn, *patterns.referred(fn), *modules]
     scripted = any(isinstance(c, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for c in codes)
@@ -191,17 +191,17 @@ def _has_fast_path(module: Any) -> bool:
 
 
 def _attach(error: Exception, failed: Trace) -> None:
-    """Attach the trace so far to what was raised, if it takes attributes."""
+    """Attach the trace so far to the exception, if it accepts attributes."""
     try:
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
-    except (AttributeError, TypeError):  # a frozen dataclass, or a __setattr__ of its own
+    except (AttributeError, TypeError):  # a frozen dataclass, or its own __setattr__
         return
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of the tracer from a traceback, so that it ends at the learner's line."""
+    """Drop the tracer's frames from a traceback, so that it ends at the learner's line."""
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
@@ -244,13 +244,13 @@ def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
 
 
 def _renamed(operand: Operand, final_axes: Mapping[int | str, tuple[str, ...]]) -> Operand:
-    """Return an operand with the final axes of the tensor that it was."""
+    """Return an operand with its tensor's final axes."""
     axes = final_axes.get(operand.source, operand.axes)
     return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
 
 def _notes_of_run(recorder: Recorder) -> list[str]:
-    """Return what shows only after the call."""
+    """Return notes that are known only after the call."""
     sizes = recorder.names.sizes
     custom = dict.fromkeys([step.op for step in recorder.steps if "::" in step.op])
     texts = [f"{op}: {notes.CUSTOM}" for op in custom]
@@ -271,16 +271,16 @@ def _is_cut_from_width(axis: Axis) -> bool:
 
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
-    """Drop what repeats another remark, and say where only some of q, k and v are split wrongly."""
+    """Drop repeated remarks, and say if only some of q, k and v are split wrongly."""
     if not remarks:
         return remarks
     ids = [remark.id for remark in remarks.values()]
-    if "heads-innermost" in ids:  # The merge undoes that order, and would be named once more.
+    if "heads-innermost" in ids:  # The merge undoes that order, and would be reported again.
         remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}
     splits = [step for step in steps if step.op in ("view", "reshape", "unflatten")]
     right = {(*step.shape[:-3], step.shape[-1]) for step in splits if step.axes[-3:] == _SPLIT}
     wrong = [i for i, remark in remarks.items() if remark.id == "view-without-transpose"]
-    # A table of biases is no third of q, k and v: it has other sizes.
+    # A bias table, which has other sizes, is not one of q, k and v.
     of_qkv = [i for i in wrong if (*steps[i].shape[:-3], steps[i].shape[-1]) in right]
     if len(of_qkv) > 2:
         return remarks

@@ -1,4 +1,4 @@
-"""Two axes that meet, as where tensors are added or multiplied: do they mean the same?"""
+"""Decide whether two axes that meet, for example in a sum or product, mean the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mha_course.tracing.axes import (
 
 
 def unify(names: AxisNamer, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
-    """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
+    """Name an axis of two tensors; return whether they differ; strict: no width may be tokens."""
     if size_of(left) != size_of(right):
         return (right if size_of(left) == 1 else left), False  # Broadcasting keeps the longer.
     if size_of(left) == 1:
@@ -33,12 +33,12 @@ def unify(names: AxisNamer, left: Axis, right: Axis, strict: bool = False) -> tu
         return left, False
     if left_label == names.label(right_factors):
         says_more = right_order is not None or len(left) < len(right)
-        return (right if says_more else left), False  # The order of copies is worth keeping.
+        return (right if says_more else left), False  # Keep the order of copies.
     return _choose_name(names, left, right, strict)
 
 
 def _choose_name(names: AxisNamer, left: Axis, right: Axis, strict: bool) -> tuple[Axis, bool]:
-    """Choose between two axes of one length and several names, and say if they differ."""
+    """Choose between two axes of the same length, and return whether they differ."""
     left_label, right_label = names.label(_without_ones(left)), names.label(_without_ones(right))
     if right_label == "?" or right_label.isdigit():
         return left, False
@@ -50,13 +50,13 @@ def _choose_name(names: AxisNamer, left: Axis, right: Axis, strict: bool) -> tup
     for axis, other in ((left, right), (right, left)):
         by_width = axis[0].origin is Origin.LINEAR or names.is_unconfirmed(axis)
         if len(axis) == 1 and by_width and not (strict and names.is_token(other)):
-            names.aligned[axis[0]].append(other)  # it may as well be the other's
+            names.aligned[axis[0]].append(other)  # it may also be the other's
             return other, False
     return left, True
 
 
 def groups_differ(names: AxisNamer, left: Axis, right: Axis) -> bool:
-    """Return whether KV heads meet query heads whose distance is not that of groups."""
+    """Return whether KV heads meet query heads of other groups."""
     if "H_kv" not in names.extra or len(left) != 1 or len(right) != 1:
         return False
     query, key = (left[0], right[0]) if left[0].whole else (right[0], left[0])
@@ -81,12 +81,12 @@ def _align_unnamed(names: AxisNamer, axis: Axis, other: Axis) -> None:
     if unnamed is None or axis == other:
         return
     if names.label(other) == "?" and unnamed_factor(other) is None:
-        return  # nothing will ever name it
+        return  # it will never get a name
     names.aligned[unnamed].append(other)
 
 
 def are_turned_groups(axis: Axis) -> bool:
-    """Return whether query heads were cut into groups, and the groups put last: 0 3 1 4 2 5."""
+    """Return whether query heads were split into groups, with the groups put last: 0 3 1 4 2 5."""
     wholes = {factor.whole and factor.whole.name for factor in axis}
     return wholes == {"H"} and len(axis) == 2 and axis[0].stride < axis[1].stride
 
@@ -97,7 +97,7 @@ def _is_part_of_heads(axis: Axis) -> bool:
 
 
 def _copy_order(axis: Axis) -> Origin | None:
-    """Return whether an axis has its copies, or its pairs, side by side or all of them again."""
+    """Return whether an axis's copies, or pairs, are adjacent or repeated as a whole."""
     copies = [factor.origin is Origin.COPIES for factor in axis]
     if len(axis) == 2 and sum(copies) == 1:
         return Origin.TILED if copies[0] else Origin.INTERLEAVED
@@ -108,7 +108,7 @@ def _copy_order(axis: Axis) -> Origin | None:
 
 
 def in_another_order(left: Axis, right: Axis) -> bool:
-    """Return whether a factor that both axes have is elsewhere in the other one."""
+    """Return whether a factor of both axes is in different places."""
     if len(left) < 2 or len(right) < 2:
         return False
     left_strides = _strides_of_named(left)

@@ -1,4 +1,4 @@
-"""Pictures that answer to controls, each with a static picture that needs no kernel."""
+"""Interactive pictures, each with a static picture that needs no kernel."""
 
 from mha_course.widgets.head_explorer.widget import HeadExplorer
 from mha_course.widgets.labs.ablation import AblationLab

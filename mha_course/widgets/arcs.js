@@ -1,5 +1,5 @@
-// A sentence on one line, and arcs from one of its words to the words that it attends to, as wide as the weights.
-// Where keys are other words than queries, they stand on a second line, and the arcs run between the two.
+// A sentence on one line, and arcs from one word to the words it attends to, as wide as the weights.
+// If keys and queries differ, the keys are on a second line, and the arcs run between the two.
 
 import {
   clamp,
@@ -16,12 +16,12 @@ import {
  * What is drawn.
  * @typedef {object} Sentence
  * @property {string[]} queries
- * @property {string[]} keys The queries again where a sentence attends to itself.
+ * @property {string[]} keys The same as the queries if a sentence attends to itself.
  * @property {ArrayLike<number>} weights T × S, of one head.
  * @property {ArrayLike<number>} [hidden] 1 where a cell is hidden.
  * @property {number} follow Which query is followed.
  * @property {string} colour Of arcs and words.
- * @property {number} width The pixels there are.
+ * @property {number} width The available pixels.
  * @property {number} height Of words, arcs and numbers together.
  */
 

@@ -1,6 +1,6 @@
-"""What all widgets share: how they talk to the browser, and their static pictures.
+"""The base of all widgets: communication with the browser, and static pictures.
 
-Options and state go down to the browser, one event at a time comes up; see protocol.js.
+Options and state go to the browser, and one event at a time comes back; see protocol.js.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import INTERRUPTED, error_line
 
 HERE = Path(__file__).parent
-# what draws a widget on a slide or a page of the site, where there is no kernel
+# what draws a widget on slides and pages, where there is no kernel
 DECK_VIEW = "application/vnd.mha-course.deck+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
@@ -35,15 +35,15 @@ _DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
 
 
 def answer_script(name: str, *, folder: Path) -> str:
-    """Return a script as one expression, whose value is what the script exports."""
+    """Return a script as one expression whose value is the script's exports."""
     return f"(() => {{\n{esm(name, folder=folder).replace('export default', 'return')}\n}})()"
 
 
 def esm(name: str, *, folder: Path) -> str:
-    """Join a script and all that it imports to the one module that a widget may have.
+    """Join a script and all its imports into the one module that a widget may have.
 
-    Each imported file becomes a function that is called once and returns what the file exports, so
-    two files may use the same names for themselves.
+    Each imported file becomes a function, called once, that returns the file's exports, so that two
+    files may use the same local names.
     """
     variables: dict[Path, str] = {}
     modules: list[str] = []
@@ -55,7 +55,7 @@ def esm(name: str, *, folder: Path) -> str:
         )
 
     def module(file: Path) -> str:
-        """Put a file before all that imports it, and return the variable that has its exports."""
+        """Put a file before those that import it, and return the variable for its exports."""
         if file not in variables:
             text = _DEFAULT.sub("", linked(file))
             variables[file] = f"{file.stem}_{len(variables)}"
@@ -71,15 +71,15 @@ def esm(name: str, *, folder: Path) -> str:
 
 
 def style(sheet: Path) -> str:
-    """Join the style sheet of a widget to the colours and to what all pictures share."""
+    """Join a widget's style sheet with the colours and the shared styles."""
     texts = [file.read_text(encoding="utf-8") for file in (HERE / "picture.css", sheet)]
     return "\n".join([css_variables(), *texts])
 
 
 def standalone(widget: Any, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what draws a widget without a kernel: name, script, style, and state with base64.
+    """Return what draws a widget without a kernel: name, script, style, and state in base64.
 
-    Args: overrides are what ``without_kernel`` of the widget returned.
+    Args: overrides are the result of the widget's ``without_kernel``.
     """
     traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
     state = json.dumps({**traits, **overrides}, default=_encoded)
@@ -88,21 +88,21 @@ def standalone(widget: Any, overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(value: Any) -> dict[str, str] | None:
-    """Write bytes as JSON can; a script needs nothing else that is not JSON, such as a layout."""
+    """Encode bytes for JSON; drop anything else JSON lacks, such as a layout."""
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
 
 
 class CourseWidget(anywidget.AnyWidget):
-    """A picture that answers to controls; if it cannot, a static figure shows, with ``text``.
+    """An interactive picture, or else a static figure, with ``text``.
 
     ``options`` do not change. ``state`` is what is drawn: its ``serial`` is that of the event it
-    answers, ``values`` are those of the controls, and ``trouble`` says what went wrong; the picture
-    is then the last good one. ``event`` is what the browser sends, with a serial number.
+    answers, ``values`` are the controls', and ``trouble`` says what went wrong; the picture is then
+    the last good one. ``event`` is what the browser sends, with a serial number.
 
     A subclass sets ``_esm`` and ``_css`` to the files next to it, and ``text`` (one sentence). It
-    does what an event asks in ``_receive``, and says in ``_drawn`` what there is to draw. The
-    static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture``
-    draws; on the site a widget is live unless ``without_kernel`` returns None.
+    handles an event in ``_receive``, and returns what to draw in ``_drawn``. The static figure is
+    ``static`` (HTML that needs no script and no style sheet), or what ``picture`` draws; on the
+    site a widget is live unless ``without_kernel`` returns None.
     """
 
     text: str
@@ -111,24 +111,24 @@ class CourseWidget(anywidget.AnyWidget):
     state = traitlets.Dict({"serial": 0, "trouble": "", "values": {}}).tag(sync=True)
     event = traitlets.Dict().tag(sync=True, echo_update=False)
 
-    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static
-    # picture would be lost.
+    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_, which would
+    # lose the static picture.
     _ipython_display_ = None
 
     def __init__(self, controls: Iterable[Control] = (), **traits: Any) -> None:
         self._controls = {control.name: control for control in controls}
         self.values = {name: control.start for name, control in self._controls.items()}
-        self._lock = threading.RLock()  # events may come in another thread than the one of cells
+        self._lock = threading.RLock()  # events may come in a different thread from cells
         super().__init__(**traits)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.text}"
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        """Do what the browser asks; what this raises is shown in place."""
+        """Handle the browser's event; errors are shown in place."""
 
     def _drawn(self) -> dict[str, Any]:
-        """Return what the state holds besides the controls: what the browser draws."""
+        """Return the state apart from the controls: what the browser draws."""
         return {}
 
     def _state_after(self, event: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
@@ -138,7 +138,7 @@ class CourseWidget(anywidget.AnyWidget):
         return {"serial": serial, "trouble": trouble, "values": values, **self._drawn()}
 
     def _show(self, event: Mapping[str, Any]) -> None:
-        """Do what an event asks, and show what came of it, or what went wrong."""
+        """Handle an event, and show the result or the error."""
         with self._lock:
             trouble = ""
             try:
@@ -151,18 +151,18 @@ class CourseWidget(anywidget.AnyWidget):
     def _answer(self, change: dict[str, Any]) -> None:
         try:
             self._show(change["new"])
-        except KeyboardInterrupt:  # the kernel was interrupted, and must answer again
+        except KeyboardInterrupt:  # the kernel was interrupted; the next event must work
             self.state = self._state_after(change["new"], INTERRUPTED)
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return what a page without a kernel needs besides; None if only a kernel can answer.
+        """Return what a page needs to work without a kernel; None if only a kernel can answer.
 
-        Its ``answerer``, if there is one, answers events: see without_kernel.js.
+        Its ``answerer``, if any, answers events: see without_kernel.js.
         """
         return {}
 
     def picture(self) -> Axes | Figure:
-        """Draw what a page without JavaScript shows."""
+        """Draw the picture for a page without JavaScript."""
         raise NotImplementedError(f"{type(self).__name__} needs a static picture")
 
     def png(self) -> bytes:

@@ -1,4 +1,4 @@
-// A card: a report or a question, choices, a field or buttons below it, and what they bring. Choices are marked here,
+// A card: a report or a question, choices, a field or buttons below it, and their results. Choices are marked here,
 // so that this works without a kernel; the kernel answers everything else.
 
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "./dom.js";
@@ -11,12 +11,12 @@ import { connect } from "./protocol.js";
  * @property {{ text: string, right: boolean, reason: string }[]} [choices]
  * @property {boolean} [sends] Whether the kernel is told which choice was made.
  * @property {boolean} [field] Whether there is a field to type an answer in.
- * @property {string} [details] What stands below all else.
+ * @property {string} [details] What comes below everything else.
  *
  * @typedef {object} CardState
  * @property {{ action: string, label: string, done: boolean }[]} buttons
- * @property {string[]} [parts] What the buttons brought.
- * @property {boolean | null} [right] Whether what was typed is right; null where it cannot be read.
+ * @property {string[]} [parts] The buttons' results.
+ * @property {boolean | null} [right] Whether the typed answer is right; null if it cannot be read.
  * @property {string} [reason]
  *
  * @typedef {{ action: string, text: string }} CardEvent
@@ -113,7 +113,7 @@ function render({ model, el }) {
   keepKeys(root);
   el.append(root);
   root.querySelectorAll("a.lesson").forEach(openInLab);
-  // A verdict comes by itself, far from the focus: it is read out. A question is not, it waits on its page.
+  // A verdict appears away from the focus, so it is read aloud. A question waits on its page.
   if (!answers.length) speaker.speak(root.querySelector(".report strong")?.textContent ?? "");
 
   let brought = "";

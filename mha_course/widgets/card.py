@@ -1,4 +1,4 @@
-"""A card that asks or answers: text, buttons or a field below it, and what they bring."""
+"""A card that asks or answers: text, buttons or a field below it, and their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Respond = Callable[[str, str], dict[str, Any]]
 
 
 class _Face(CourseWidget):
-    """All of a card except the widgets that its buttons bring, which ``bring`` shows."""
+    """A card without the widgets that its buttons add, which ``bring`` shows."""
 
     _esm = esm("card.js", folder=HERE)
     _css = css_variables() + (HERE / "card.css").read_text(encoding="utf-8")
@@ -41,16 +41,16 @@ class _Face(CourseWidget):
 
 
 class Card(W.VBox):  # type: ignore[misc]
-    """Show HTML, and answer in place what its buttons or its field ask.
+    """Show HTML, and answer its buttons or its field in place.
 
     Args:
-        kind: by which card.css colours it.
-        content: ``html``; below it ``choices`` (each its text, whether it is right, and the HTML of
-            its reason), which it ``sends`` or not, or a ``field``, and then ``details``; or
-            ``buttons`` (each its action, its label, and whether it is done).
-        respond: ``respond(action, text)`` returns what changes of it: ``right`` (None where it
-            cannot be read) and ``reason`` of what was typed, ``buttons``, ``parts`` (HTML) and
-            ``widgets`` to show below.
+        kind: selects its colours in card.css.
+        content: ``html``; below it ``choices`` (each with text, whether it is right, and its reason
+        as HTML), which it ``sends`` or not, or a ``field``, and then ``details``; or ``buttons``
+        (each with action, label, and whether it is done).
+        respond: ``respond(action, text)`` returns the changes: ``right`` (None if unreadable) and
+            ``reason`` for a typed answer, ``buttons``, ``parts`` (HTML) and ``widgets`` to show
+            below.
     """
 
     def __init__(self, kind: str, content: dict[str, Any], respond: Respond) -> None:
@@ -60,7 +60,7 @@ class Card(W.VBox):  # type: ignore[misc]
         self.add_class(f"mha-{kind}")
 
     def view(self) -> dict[str, Any]:
-        """Return the data by which a front end shows it."""
+        """Return the data that a front end displays."""
         return {WIDGET_VIEW: {"version_major": 2, "version_minor": 1, "model_id": self.model_id}}
 
     def _bring(self, widgets: Sequence[W.Widget]) -> None:

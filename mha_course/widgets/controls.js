@@ -45,13 +45,13 @@ function buildRange({ kind, words, start = 0, low = 0, high = words.length - 1 }
     write();
     moved(read());
   });
-  // Nothing moves when the word does.
+  // Nothing shifts when the word changes.
   if (words) output.style.minWidth = `${Math.max(...words.map((word) => word.length)) + 0.5}ch`;
   return { parts: [range, output], show };
 }
 
 const buildChoice = ({ name, label, words }, moved, scope) => {
-  // Radio buttons of one name are one choice in the whole page, over all pictures of it.
+  // Radio buttons with the same name are one choice in the whole page, across pictures.
   const radios = words.map(() => make("input", { type: "radio", name: `${name}-${scope}` }));
   radios.forEach((radio, i) => radio.addEventListener("change", () => moved(i)));
   const labels = words.map((word, i) => make("label", "button", radios[i], make("span", "", word)));

@@ -1,4 +1,4 @@
-"""Controls in the browser, as data: controls.js builds it, Python checks what it sends."""
+"""Browser controls as data: controls.js builds them, Python checks what they send."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ TYPES: dict[str, tuple[Any, str]] = {"toggle": (bool, "True or False"), "text": 
 
 @dataclass(frozen=True)
 class Control:
-    """Something with a name that can be moved, and the value that it starts with.
+    """A named control and its initial value.
 
     Args:
         kind: a ``slider`` over options, a ``choice`` of buttons or a ``menu``; a ``toggle``; a
             number on a ``linear`` or a ``log`` scale, or a ``whole`` one; a line of ``text``; or
-            what is ``painted`` in the picture itself: bars that are dragged, cells that are filled.
-        options: the values of a slider, choice or menu. The browser knows a value by its place.
-        words: how the options are written, by default as Python writes them.
-        low, high: the ends of the range of a number.
-        check: of what is painted; returns it as lists, or raises ShapeError.
+            ``painted`` in the picture itself: dragged bars or filled cells.
+        options: the values of a slider, choice or menu, identified in the browser by index.
+        words: the options' labels, by default as Python writes them.
+        low, high: the range of a number.
+        check: returns painted values as lists, or raises ShapeError.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Control:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Return all values to choose from, or none if they cannot be counted."""
+        """Return all possible values, or none if they cannot be listed."""
         return (False, True) if self.kind == "toggle" else self.options
 
     def spec(self) -> dict[str, Any]:
-        """Return what the browser builds the control from."""
+        """Return the browser's data for the control."""
         spec: dict[str, Any] = {"name": self.name, "label": self.label, "kind": self.kind}
         if self.options:
             return spec | {"words": list(self.words or map(str, self.options))}
@@ -57,7 +57,7 @@ class Control:
         return spec
 
     def accept(self, place: str, value: Any) -> Any:
-        """Return a value that was set from Python, or raise ShapeError."""
+        """Return a value set from Python, or raise ShapeError."""
         if self.check is not None:
             return self.check(value)
         if self.options:
@@ -75,7 +75,7 @@ class Control:
         return round(value) if self.kind == "whole" else float(value)
 
     def read(self, place: str, sent: Any) -> Any:
-        """Return the value that the browser means by what it sent, or raise ShapeError."""
+        """Decode a value sent by the browser, or raise ShapeError."""
         if not self.options:
             return self.accept(place, sent)
         valid = isinstance(sent, int) and 0 <= sent < len(self.options)
@@ -85,5 +85,5 @@ class Control:
         return self.options[sent]
 
     def write(self, value: Any) -> Any:
-        """Return a value as the browser knows it."""
+        """Encode a value for the browser."""
         return self.options.index(value) if self.options else value

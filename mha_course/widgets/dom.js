@@ -1,4 +1,4 @@
-// What all pictures in the browser are built with: elements, short words, numbers.
+// Building blocks of all pictures in the browser: elements, short words, numbers.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -54,7 +54,7 @@ export function keepKeys(root) {
 }
 
 /**
- * Answer to keys of a picture, and keep all others from JupyterLab, as keepKeys does. JupyterLab listens on the document, so
+ * Handle a picture's keys, and keep others from JupyterLab, as keepKeys does. JupyterLab listens on the document, so
  * we listen on the window. `answer(event, target)` says whether a key was one of ours; fields and buttons answer by
  * themselves. Return how to stop.
  */
@@ -119,7 +119,7 @@ export function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 ? "#fff" : "#000"; // WCAG's relative luminance
 }
 
-// Control characters, and marks that turn the direction of what follows them, even of words that are not theirs.
+// Control characters, and marks that change the direction of the text after them, even of other words.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 /** Bring a text from people to one line, without marks that turn its direction. */

@@ -1,4 +1,4 @@
-// After Shift+Enter JupyterLab scrolls to the next cell, and a widget that is drawn then lies above what is in sight.
+// After Shift+Enter JupyterLab scrolls to the next cell, and a widget drawn then is above the visible part.
 // So a widget brings its top into view, once, when it is first drawn after its cell was run.
 
 const SETTLES = 1500; // milliseconds in which cells grow and JupyterLab scrolls
@@ -46,7 +46,7 @@ export function inView(render) {
   const drawn = new WeakSet();
   return (context) => {
     const { model, el } = context;
-    // What is restored with a page was not run by its reader.
+    // A cell restored with a page was not run by its reader.
     const isRun = !drawn.has(model) && navigator.userActivation?.hasBeenActive;
     drawn.add(model);
     const stop = isRun ? bring(el) : () => {};

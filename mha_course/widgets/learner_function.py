@@ -1,4 +1,4 @@
-"""The learner's own function behind a widget: how it is called, and how its errors are shown."""
+"""Call the learner's own function behind a widget, and show its errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST = 300  # letters of an error
 
 
 class LearnerFunctionError(Exception):
-    """What went wrong with a learner's function; the text names the function."""
+    """An error in a learner's function; the text names the function."""
 
 
 def error_line(error: Exception) -> str:
-    """Say in one line what went wrong; an error of the course is not named by its class."""
+    """Say in one line what went wrong; the course's errors appear without their class."""
     words = " ".join(str(error).split())
     if isinstance(error, SentenceError):
         words = f"{error.rule}; near ones: {error.fix}" if error.fix else error.rule
@@ -33,9 +33,9 @@ def error_line(error: Exception) -> str:
 
 
 class LearnerFunction:
-    """A function that the learner wrote; labs fall back on the course's own.
+    """A function that the learner wrote; labs fall back on the course's.
 
-    ``caption`` ends the sentence of a lab: it says whose function computed the numbers.
+    ``caption`` ends a lab's sentence: it says whose function computed the numbers.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LearnerFunction:
         rule = f"{name} must be a function"
         got = type(function).__name__
         require(function is None or callable(function), place, rule, expected="a callable", got=got)
-        if SITE in os.environ and reference:  # whoever reads it there has written nothing
+        if SITE in os.environ and reference:  # a reader of the site has written nothing
             function = None
         self.place = place
         self.name = name
@@ -53,10 +53,10 @@ class LearnerFunction:
         self.caption = "" if function is None else f" Computed by your {name}."
 
     def call(self, *args: Any, **values: Any) -> Any:
-        """Return what the function returns; raise LearnerFunctionError where it raises."""
+        """Return the function's result; raise LearnerFunctionError if it raises."""
         try:
             return self.function(*args, **values)
-        except SentenceError:  # about words that are being typed, not about the function
+        except SentenceError:  # about the typed words, not the function
             raise
         except Exception as error:
             raise LearnerFunctionError(f"your {self.name}: {error_line(error)}") from error
@@ -75,7 +75,7 @@ class LearnerFunction:
             raise LearnerFunctionError(rule) from error
 
     def tensor(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a tensor of this shape; the course's, if nothing is written yet."""
+        """Return a tensor of this shape, from the course's function if nothing is written yet."""
         assert self.reference is not None
         if self.function is None:
             return self.reference(*tensors)

@@ -1,9 +1,9 @@
-// The one picture of a matrix: a canvas with a pixel a cell, and over it names, numbers and marks. Sizes are CSS pixels.
+// A matrix as a picture: a canvas with a pixel per cell, overlaid with names, numbers and marks. Sizes in CSS pixels.
 
 import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.js";
 
 /**
- * What a matrix holds, row by row.
+ * A matrix's contents, row by row.
  * @typedef {object} Cells
  * @property {ArrayLike<number>} values
  * @property {ArrayLike<number>} [hidden] 1 where a cell is hidden
@@ -12,7 +12,7 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  */
 
 /**
- * Which numbers have the first and the last colour, as plots/scales.py decides.
+ * The numbers with the first and last colours, from plots/scales.py.
  * @typedef {object} Scale
  * @property {"weights" | "signed" | "plain" | "bool"} kind
  * @property {"plain" | "signed" | "bool"} palette
@@ -21,7 +21,7 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  */
 
 /**
- * Where everything stands: the matrix, one cell of it, the names, the whole picture.
+ * The layout: the matrix, one cell, the names, the whole picture.
  * @typedef {object} Plan
  * @property {{ x: number, y: number, w: number, h: number }} box
  * @property {{ w: number, h: number }} cell
@@ -110,7 +110,7 @@ function cellSize(rows, columns, wide, high, largest) {
   const w = whole(Math.min(largest, wide / columns));
   const h = whole(Math.min(largest, high / rows));
   if (rows === columns) return { w: Math.min(w, h), h: Math.min(w, h) };
-  // Else a map of few queries and many keys would be a line.
+  // Otherwise a map with few queries and many keys would be a line.
   return { w: Math.min(w, Math.max(h, OBLONG_CELL)), h: Math.min(h, Math.max(w, OBLONG_CELL)) };
 }
 
@@ -137,8 +137,8 @@ function margins(queries, keys, fontFamily, leastCell) {
 }
 
 /**
- * Find where everything stands in so much space. Without names the matrix fills the picture; `right` and `below` are
- * kept free for what else stands there; with `leastCell`, cells are so wide at least, and each of such a size has its name;
+ * Compute the layout for this space. Without names the matrix fills the picture; `right` and `below` are
+ * kept free for other things; with `leastCell`, cells are at least that wide, and each row and column has its name;
  * with `low`, the picture is a table of words about so high: cells are oblong, and names above columns level if they fit.
  * @param {{ T: number, S: number }} sizes
  * @param {[string[], string[]]} names

@@ -1,4 +1,4 @@
-"""A picture and a sentence that follow a few controls: Python draws them again."""
+"""A picture and a sentence that follow a few controls, redrawn by Python."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
 
-FEW = 8  # values that stand side by side as buttons; more are a slider
-PICTURES = 150  # that a page without a kernel carries
+FEW = 8  # values shown as buttons; more become a slider
+PICTURES = 150  # stored in a page without a kernel
 
 
 class Panel(Lab):
-    """Draw again whenever a control moves.
+    """Redraw whenever a control moves.
 
     Args:
-        draw: takes the controls' values by name, returns a picture and a sentence that reads it.
-        controls: by name, the values to choose from, the first at the start; a mapping from words
+        draw: takes the controls' values by name, returns a picture and a sentence about it.
+        controls: by name, the values to choose from, starting with the first; a mapping from words
             to values is a menu.
 
-    Without a kernel the last picture shows; the site has all of them, if they are few. What
-    ``draw`` raises is shown in place, and the next move of a control tries again.
+    Without a kernel, the last picture is shown; the site has all of them if there are few. If
+    ``draw`` raises, the error is shown in place, and the next move tries again.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class Panel(Lab):
         self._svg = b""
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:  # no kernel: controls then move in the main thread only
+        except RuntimeError:  # no kernel: then controls move only in the main thread
             self._loop = None
         listed = [_control(name, values) for name, values in controls.items()]
         super().__init__(listed)
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return the pictures of all states, if they are few."""
+        """Return the pictures of all states, if there are few."""
         few = prod(len(control.options) for control in self._controls.values()) <= PICTURES
         return super().without_kernel() if few else None
 
     def svg(self) -> bytes:
-        """Return the picture of the last ``draw``."""
+        """Return the last picture drawn."""
         return self._svg or super().svg()
 
     def picture(self) -> Figure:
@@ -77,7 +77,7 @@ class Panel(Lab):
 
     @traitlets.observe("event")
     def _answer(self, change: dict[str, Any]) -> None:
-        """Draw in the main thread: JupyterLab may report in another, and matplotlib needs one."""
+        """Draw in the main thread, as matplotlib must: JupyterLab may report in another."""
         if self._loop is None or threading.current_thread() is threading.main_thread():
             super()._answer(change)
         else:

@@ -1,4 +1,4 @@
-// What all that is played shares: a position with buttons, a slider and keys, which also moves on by itself.
+// What all players share: a position with buttons, a slider and keys, which can also advance by itself.
 
 import { catchKeys, clamp, followModel, make, makeButton, setText } from "./dom.js";
 
@@ -6,7 +6,7 @@ import { catchKeys, clamp, followModel, make, makeButton, setText } from "./dom.
  * What every player gets from Python (player.py); its state is the trait "position", a number from 0 to `last`.
  * @typedef {object} PlayerOptions
  * @property {number} last The number of the last step.
- * @property {number} [pause] Milliseconds between two steps that play, unless motion is to be reduced.
+ * @property {number} [pause] Milliseconds between steps while playing, unless reduced motion is preferred.
  */
 
 const [SOON, PAUSE] = [600, 1400]; // milliseconds until the first step plays, and between two
@@ -37,7 +37,7 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
 
 /**
  * What a frame plays. A position is a number: 0 is the start, and every whole number a step; what lies between two steps
- * is the motion to the second of them.
+ * is the motion to the second one.
  * @typedef {object} Played
  * @property {() => number} at Where it is.
  * @property {() => number} last The step at which it ends.
@@ -74,7 +74,7 @@ export class Frame {
   /** Show where it is, in these words. */
   show(text, spoken = text) {
     const at = this.at();
-    // The browser lays a slider out anew for every number that it gets.
+    // The browser redoes a slider's layout for every number it gets.
     if (Math.abs(this.scrub.value - at) >= this.finest / 2) this.scrub.value = at;
     this.scrub.ariaValueText = spoken;
     setText(this.count, text);
@@ -155,7 +155,7 @@ export class Frame {
       End: () => this.jump(this.last()),
       " ": () => this.toggle(),
     };
-    // On the slider an arrow goes from step to step, where a pointer stops between two.
+    // On the slider, arrow keys go from step to step, but a pointer may stop in between.
     const jumpOn = () => this.jump(Math.floor(this.at()) + 1);
     const slide = { ArrowRight: jumpOn, ArrowUp: jumpOn, ArrowDown: keys.ArrowLeft };
     const actions = target === this.scrub ? { ...keys, ...slide } : keys;
@@ -167,8 +167,8 @@ export class Frame {
 
 /**
  * Make a player. `show(at, before)` draws a step and returns the milliseconds that this takes, if it moves; `follow`
- * has to be called once all is in place, and `end` calls `stops`, to which more may be added. The step is the model's
- * "position", so that two views go together.
+ * must be called once all is in place, and `end` calls `stops`, to which more may be added. The step is the model's
+ * "position", so that two views stay in step.
  */
 export function makePlayer({ model, el }, name, label, show) {
   /** @type {PlayerOptions} */

@@ -1,4 +1,4 @@
-"""What is stepped through in the browser: a position, and a bar and keys that all players share."""
+"""The base of players in the browser: a position, with a shared bar and keys."""
 
 from __future__ import annotations
 

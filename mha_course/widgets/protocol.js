@@ -1,5 +1,5 @@
-// How a widget and the kernel speak (CourseWidget in base.py is the other end): options and state come down, one event
-// at a time goes up.
+// How widget and kernel communicate (CourseWidget in base.py is the other end): options and state come in, one event
+// at a time goes out.
 
 import { answererOf } from "./without_kernel.js";
 
@@ -8,12 +8,12 @@ import { answererOf } from "./without_kernel.js";
  * @property {number} serial That of the event it answers.
  * @property {string} trouble What went wrong, or nothing; the rest is then the last good picture.
  * @property {Object<string, any>} values The values of the controls, by name.
- * @property {any} [only] What this state is about, where there is more than has come.
+ * @property {any} [only] What this state covers, if it is only a part.
  *
- * @typedef {object} Event What somebody did. All but its number is the widget's own.
- * @property {number} [serial] By which its answer is known.
+ * @typedef {object} Event What the learner did. All but its number is the widget's own.
+ * @property {number} [serial] Identifies its answer.
  * @property {Object<string, any>} [moved] The new values of controls, by name.
- * @property {true} [rest] Asks for all of which the last state had only a part.
+ * @property {true} [rest] Asks for the rest of a partial state.
  */
 
 /** What all widgets show where the kernel does not answer: nobody can tell a busy one from one that is gone. */
@@ -22,16 +22,16 @@ const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not
 export const SETTLED = 150; // milliseconds until the kernel hears what was chosen, or is asked for the rest
 
 /**
- * Follow the state of a model, and send it events. `draw(state)` is called with every state that comes, before the next
+ * Follow the state of a model, and send it events. `draw(state)` is called with every new state, before the next
  * event goes out; `showTrouble(text)` with what went wrong, or nothing.
  *
- * One event is on its way at a time. Of those that are sent meanwhile the newest waits in the place of older ones, so
- * that a slow answer never piles up; where no answer comes in time, whatever is sent next goes out. The rest of a state
- * that came in part is asked for once nothing moves: until then it would be superseded.
+ * Only one event is in flight at a time. Of those sent meanwhile, the newest replaces older ones and waits, so
+ * that events never pile up behind a slow answer; if none comes in time, the next event goes out. The rest of a state
+ * that came in part is requested once nothing moves: until then it would be superseded.
  */
 export function connect(model, draw, showTrouble, compute) {
   const answer = answererOf(model, compute);
-  // One widget may be seen in two pages: each counts from a place of its own, so that no answer is taken for another.
+  // One widget may be shown in two pages: each counts from its own start, so that answers are not mixed up.
   let serial = Math.floor(Math.random() * 1e12);
   let awaited = null; // the number of the event that is on its way
   let waiting = null; // the event that goes out next
@@ -61,7 +61,7 @@ export function connect(model, draw, showTrouble, compute) {
   }
   function follow() {
     const state = model.get("state");
-    // An answer that came too late does not count.
+    // An answer that comes too late does not count.
     if (state.serial === awaited) {
       clearTimeout(timer);
       awaited = null;

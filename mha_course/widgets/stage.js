@@ -1,4 +1,4 @@
-// What the explorer and the scene share: a model that is followed, at most one drawing a frame, and an end.
+// What the explorer and the scene share: following a model, at most one drawing per frame, and cleaning up.
 
 import { catchKeys, followModel, make, makeSpeaker, setText } from "./dom.js";
 import { followTheme } from "./matrix.js";

@@ -1,4 +1,4 @@
-// What answers a widget where there is no kernel: a table of all its states, its own script, or that of a function.
+// What answers a widget without a kernel: a table of all its states, its own script, or a function's.
 
 import { make } from "./dom.js";
 
@@ -9,7 +9,7 @@ import { make } from "./dom.js";
  * its panels, or null where drawing failed; its sentence; and what went wrong.
  * @property {Object<string, number>} outcomes The state after a move that sets other controls, too.
  *
- * @typedef {object} Script What a function brings that answers by itself.
+ * @typedef {object} Script A function's own script.
  * @property {string} script Whose value, given the data, takes what moved and the state, and returns the next state.
  * @property {any} data
  */
@@ -53,7 +53,7 @@ function scripted({ script, data }) {
 }
 
 /**
- * Return what answers the events of a model in the page, where there is no kernel; else nothing. A widget may have
+ * Return what answers a model's events in a page without a kernel; otherwise nothing. A widget may have
  * `compute(moved, state)`, which returns the state after a move.
  */
 export function answererOf(model, compute) {

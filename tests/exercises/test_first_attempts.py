@@ -553,7 +553,7 @@ SAID = [
     ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
     ("attend", lambda x: torch.dot(x, x.T), "You gave torch.dot matrices"),
     ("attend", lambda x: (x @ x / x.size(-1) ** 0.5).softmax(-1) @ x, "the second factor"),
-    ("attend", lambda x: (x * x / x.size(-1) ** 0.5).softmax(-1) @ x, "x number by number (*)"),
+    ("attend", lambda x: (x * x / x.size(-1) ** 0.5).softmax(-1) @ x, "x element by element (*)"),
     ("attend", lambda x: x[None] @ x[None].T, "used .T on a tensor with three"),
     ("attend", lambda x: (x @ x.T).softmax(2) @ x, "Your line needs three axes"),
     ("attend", lambda x: torch.einsum("sc,tc->st", *x.unbind(2)), "Your line needs three axes"),

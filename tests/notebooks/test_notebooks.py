@@ -238,7 +238,7 @@ def test_every_question_is_asked_once():
 
 def test_the_readme_counts_right():
     text = (authoring.LESSONS.parent / "README.md").read_text(encoding="utf-8")
-    assert f"all {len(exercises.NAMES)} are checked" in text
+    assert f"All {len(exercises.NAMES)} exercises are checked" in text
     assert f"every code cell of {len(LESSONS)} notebooks" in text
     for name in re.findall(r"\]\((?!https:)([^)#]+)\)", text):
         assert (authoring.LESSONS.parent / name).exists(), name

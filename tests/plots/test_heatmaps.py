@@ -57,7 +57,7 @@ def test_head_grid_shows_every_head_on_one_scale(heads):
         assert ax.collections[0].get_clim() == (0, 1)
     assert bar.get_ylabel() == "weight"
     *_, bar = plots.head_grid([[[0.0] * 3], [[float("nan"), -0.5, 0.1]]]).axes
-    assert bar.get_ylabel() == "value (× is no finite number)"
+    assert bar.get_ylabel() == "value (× is not a finite number)"
 
 
 def texts(figure):

@@ -1,8 +1,8 @@
-"""How mistakes in the steps of attention are made, whatever the exercise; words are in mistakes.py.
+"""How mistakes in the steps of attention are made, in any exercise; mistakes.py has their words.
 
-Each is the right answer with one step replaced. Where two give the same result, the first one here
-is named. Mistakes in a whole function, or in a step that only one lesson has, are registered in
-that lesson.
+Each is the right answer with one step replaced. If two give the same result, the first one is
+named. Mistakes in a whole function, or in a step that only one lesson has, are registered in that
+lesson.
 """
 
 from mha_course.exercises.attention_mistakes.heads import HEADS

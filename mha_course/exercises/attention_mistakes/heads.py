@@ -17,7 +17,7 @@ def _viewed(x: Tensor, h: int) -> Tensor:
 
 
 def _otherwise(split: Function, names: str) -> Function:
-    """Split some of q, k and v in another way, and the rest as it should be."""
+    """Split some of q, k and v wrongly, and the rest correctly."""
 
     def split_each(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
         pairs = zip("qkv", (q, k, v), strict=True)
@@ -35,7 +35,7 @@ def _kept(x: Tensor, h: int) -> Tensor:
 
 
 def _joined(*order: int) -> Function:
-    """Bring the axes of the context into an order, and lay each token's numbers side by side."""
+    """Permute the context's axes, then put each token's numbers side by side."""
     return lambda c: c.permute(order).reshape(c.size(0), c.size(2), -1)
 
 
@@ -44,7 +44,7 @@ def _folded_as_sentences(context: Tensor) -> Tensor:
     return context.reshape(heads, sentences, tokens, width).permute(1, 2, 0, 3).flatten(2)
 
 
-# What Python and torch say of a float that stands for a size or an index.
+# The errors of Python and torch for a float as a size or an index.
 _FLOAT = (
     r"ints?(, not|,but got) float|type float at|got \(?float[,)]|indices must be integers|'float' "
     r"object cannot be interp"

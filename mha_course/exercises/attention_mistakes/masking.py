@@ -1,4 +1,4 @@
-"""How mistakes in masks are made, from the mask to the weights that it leaves."""
+"""How mistakes in masks are made, from the mask to the weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _plus_infinities(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _uncleaned(hide: Function) -> Change:
-    """Hide keys in another way, and leave a row that sees nothing as it comes."""
+    """Hide keys in another way, and leave fully masked rows as they are."""
     return {"hide": hide, "empty": identity}
 
 
@@ -31,7 +31,7 @@ def _renormalised(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _of_form(form: Callable[[Tensor], bool]) -> Function:
-    """Read a mask of one form only, and hide nothing by others."""
+    """Apply a mask of only one form, and ignore others."""
     return lambda m, z: m if form(m) else torch.ones_like(m)
 
 

@@ -24,7 +24,7 @@ def _without_bias(x: Tensor, w: Tensor, *_: Any) -> Any:
 
 
 def identity(x: Tensor, *_: Any) -> Tensor:
-    """Leave a step out."""
+    """Skip a step."""
     return x
 
 
@@ -41,7 +41,7 @@ def _one_small(x: Tensor, w: Tensor, b: Tensor | None, h: int) -> Any:
 
 
 def _projected(change: Function, names: str = "qkv") -> Function:
-    """Project some of q, k and v in another way."""
+    """Project some of q, k and v wrongly."""
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
         inputs = zip("qkv", (x, memory, memory), weights, biases, strict=True)
@@ -53,7 +53,7 @@ def _projected(change: Function, names: str = "qkv") -> Function:
 
 
 def by_share(scores: Tensor, q: Tensor, k: Tensor, h: int) -> Tensor:
-    """Divide by the root of a head's width, where q has all heads in one."""
+    """Divide by the root of one head's width when q holds all heads together."""
     return scores / math.sqrt(q.size(-1) / h)  # q is as wide as C
 
 
@@ -63,7 +63,7 @@ def in_three(split: Function, dim: int = -1) -> Function:
 
 
 def _orders(*orders: str) -> list[Function]:
-    """Hand out q, k and v in these orders."""
+    """Return q, k and v in these orders."""
     return [
         lambda *projected, order=order: tuple(projected["qkv".index(name)] for name in order)
         for order in orders

@@ -1,4 +1,4 @@
-"""How mistakes in what is returned are made, and those that are known by how an answer stops."""
+"""How mistakes in the returned results are made, and those known by how an answer crashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUT = [
     mistake("output-projection-per-head", output=own_slice),
 ]
 
-BY_STAGE = [  # known by the rule that is broken, without numbers
+BY_STAGE = [  # known by the broken rule, without numbers
     mistake("no-gradient", stage="no gradient"),
     mistake(
         "dtype-changed",

@@ -31,7 +31,7 @@ SCORES = [
     mistake(
         "key-all-axes-reversed",
         scores=lambda q, k: q @ k.T,
-        # Of tensors with three axes or more; a reversed batch or width meets another size.
+        # For tensors with three axes or more; a reversed batch or width would not fit.
         crashes=r"size of tensor a .* at non-singleton .*\((\d+, ){2,}\d+\)",
         written=r"@ ?\w+\.T\b",
     ),
@@ -88,7 +88,7 @@ def _exponentials(scores: Tensor) -> Tensor:
 
 
 def _divided_over(dim: int) -> Function:
-    """Subtract the largest score of a row, and divide by the sums over another axis."""
+    """Subtract each row's largest score, but divide by the sums over another axis."""
     return lambda z: _exponentials(z) / _exponentials(z).sum(dim, keepdim=True)
 
 

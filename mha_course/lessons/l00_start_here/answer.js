@@ -1,10 +1,10 @@
-// What the explorer draws of a sentence where there is no kernel: what maps.py sends of the same weights.
+// What the explorer draws for a sentence without a kernel: what maps.py sends for the same weights.
 
 import { attention, readWeights } from "./masked_word_model.js";
 
 const SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉";
 
-/** Mark each word that a sentence repeats with the number of its occurrence, as plots/inputs.py does. */
+/** Number the occurrences of each repeated word, as plots/inputs.py does. */
 function numbered(words) {
   const countOf = (word, end) => words.slice(0, end).filter((other) => other === word).length;
   const subscript = (count) => [...`${count}`].map((digit) => SUBSCRIPTS[digit]).join("");
@@ -19,7 +19,7 @@ const entropyOf = (map) => {
   return Math.max(0, terms.reduce((sum, term) => sum + term, 0) / map.length);
 };
 
-/** Return the maps of the heads, and behind them their average. */
+/** Return the maps of the heads, followed by their average. */
 function packetOf({ tokens, weights }) {
   const [H, S] = [weights.length, tokens.length];
   const mean = (row, column) => weights.reduce((sum, map) => sum + map[row][column] / H, 0);
@@ -33,7 +33,7 @@ function packetOf({ tokens, weights }) {
   return { ...drawn, numbers: Float32Array.from(maps.flat(2)), hidden: null, trouble: "" };
 }
 
-/** Return what answers to a sentence with the model of these weights (exported_weights), as without_kernel.js asks. */
+/** Return the answerer for sentences with these weights (exported_weights), as without_kernel.js needs it. */
 function answerWith(bytes) {
   const model = readWeights(bytes);
   return ({ sentence }, state) => {

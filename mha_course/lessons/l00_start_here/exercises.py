@@ -9,7 +9,7 @@ from mha_course.exercises.spec import Exercise, Function, Lesson, mistake
 
 
 def attend(x: Tensor) -> Tensor:
-    """Compare every token with every token, take shares and mix, (S, C) -> (S, C)."""
+    """Compare all tokens with each other, turn scores into weights and mix, (S, C) -> (S, C)."""
     scores = x @ x.T / x.shape[-1] ** 0.5  # (S, S)
     weights = scores.softmax(-1)  # (S, S)
     return weights @ x  # (S, C)
@@ -82,7 +82,7 @@ MISTAKES = [
     ),
     mistake(
         "softmax-over-queries/attend",
-        # Scores of x with itself are symmetric, so a transpose of the weights comes to the same.
+        # Scores of x with itself are symmetric, so transposing changes nothing.
         softmax=[lambda z: z.softmax(0), lambda z: z.exp() / z.exp().sum(1)],
         weigh=lambda w, v: w.mT @ v,
         only=ALONE,

@@ -63,7 +63,7 @@ function attend(...projected) {
   return { weights, context };
 }
 
-/** Count the letters that two words share: their longest common piece, then those before and behind it. */
+/** Count the letters that two words share: their longest common piece, then those before and after it. */
 function sharedLetters(a, b) {
   for (let length = Math.min(a.length, b.length); length > 0; length--)
     for (let start = 0; start + length <= a.length; start++) {
@@ -75,7 +75,7 @@ function sharedLetters(a, b) {
   return 0;
 }
 
-/** Return the words nearest to an unknown one, by the share of letters that Python's difflib compares, too. */
+/** Return the words nearest to an unknown one, by the ratio that Python's difflib uses. */
 function nearWords(word, vocabulary) {
   const ratio = (other) => (2 * sharedLetters(other, word)) / (other.length + word.length);
   const similar = vocabulary.map((other) => [ratio(other), other]).filter(([a]) => a >= CUTOFF);
@@ -97,7 +97,7 @@ function troubleWith(tokens, vocabulary, longest) {
   return tokens.length > longest ? `the sentence has ${tokens.length} words, ${limit}` : "";
 }
 
-/** Read a sentence as somebody types it, as words_of in mha_course/datasets/grammar.py does. */
+/** Read a sentence as typed, as words_of in mha_course/datasets/grammar.py does. */
 const wordsOf = (text) => text.toLowerCase().match(/<\w+>|,|[^\s,.;:!?“”"]+/g) ?? [];
 
 /** Return the tokens of a sentence and the last layer's weights, (H, S, S), or what is wrong with it as `{ trouble }`. */

@@ -14,24 +14,24 @@ from mha_course.datasets.grammar import PRONOUNS, sentences, vocabulary, word_cl
 from mha_course.widgets.base import answer_script
 
 HERE = Path(__file__).parent
-# Of the last layer, what comes after its attention weights.
+# The parts of the last layer after its attention weights.
 UNUSED = ("out_proj", "feed_forward", "norm2")
 
 
 class Look:
-    """Return the weights of the trained model's last layer, (1, 1, H, S, S), for a sentence.
+    """Return the last layer's weights for a sentence, (1, 1, H, S, S).
 
     >>> Look()("the cat ate").shape
     torch.Size([1, 1, 4, 3, 3])
     """
 
     def __call__(self, sentence: str) -> Tensor:
-        """Ask the model. Raises: SentenceError for words that it does not know."""
+        """Run the model. Raises: SentenceError for unknown words."""
         ids, _ = example.encode([sentence])
         return example.trained_model().attention_weights(ids)[-1:]
 
     def suggestions(self) -> dict[str, Any]:
-        """Return ways to change a sentence without typing: other words, other sentences."""
+        """Return words and sentences to choose from instead of typing."""
         with_pronoun = [s for s in sentences(40, "test", seed=0) if "pronoun" in s.pairs]
         return {
             "classes": [words for words in word_classes() if len(words) > 1],
@@ -41,16 +41,16 @@ class Look:
         }
 
     def without_kernel(self) -> dict[str, Any]:
-        """Return the script that answers in a page, and its data."""
+        """Return the script that answers without a kernel, and its data."""
         script = answer_script("answer.js", folder=HERE)
         return {"script": script, "data": exported_weights()}
 
 
 def exported_weights() -> bytes:
-    """Return what the last layer's attention needs: a header's length, the header, float32 numbers.
+    """Return the last layer's weights: the header's length, the header, float32 numbers.
 
-    The header is JSON: ``shapes`` by the weights' names, in the order of their numbers, and the
-    ``vocabulary``. All is little-endian.
+    The header is JSON: ``shapes`` by weight name, in storage order, and the ``vocabulary``. All is
+    little-endian.
 
     >>> len(exported_weights()) < 160_000
     True

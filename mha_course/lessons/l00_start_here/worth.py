@@ -1,4 +1,4 @@
-"""What the second layer's attention is worth to the model's guess."""
+"""How much the second layer's attention improves the model's guess."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from mha_course import example
 from mha_course.datasets.grammar import sentences
 from mha_course.experiments.head_analysis import around_attention
 
-SUBJECTS = ("so", "because_subject", "because_object")  # kinds in which the pronoun is a subject
+SUBJECTS = ("so", "because_subject", "because_object")  # where the pronoun is a subject
 
 
 def right_pronouns() -> tuple[dict[str, float], int]:
-    """Hide the pronoun of test sentences, and read the model's guess at two places.
+    """Hide the pronoun in test sentences, and read the model's guess at two points.
 
-    Returns: the share of right guesses before and after the second layer's attention is added, and
-    the number of sentences.
+    Returns: the fraction of right guesses before and after the second layer's attention is added,
+    and the number of sentences.
     """
     model = example.trained_model()
     texts = [text for text in sentences(1000, "test", seed=0) if text.kind in SUBJECTS]

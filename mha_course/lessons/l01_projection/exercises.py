@@ -27,7 +27,7 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
 
 
 def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend with one head of D numbers: context (B, S, D) and weights (B, S, S)."""
+    """Attend with one head of width D: context (B, S, D) and weights (B, S, S)."""
     q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)
     scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)
     weights = scores.softmax(-1)  # (B, S, S)
@@ -47,7 +47,7 @@ def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 def _has_several_products(
     operations: Sequence[Operation], _: Tensor, w_qkv: Tensor, *__: Any
 ) -> bool:
-    """Find products that make less than all of q, k and v."""
+    """Find products that do not compute q, k and v all together."""
     products = [x.output for x in operations if x.name in {"mm", "bmm", "addmm", "baddbmm"}]
     return sum(w_qkv.size(0) not in output[-2:] for output in products) > 1
 
@@ -122,7 +122,7 @@ def _rows(x: Tensor, w: Tensor) -> Tensor:
 
 
 def _with_pasted(cut: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Cut one head out of q, k and v, as the cell above the exercise does."""
+    """Take one head's slice of q, k and v, as the cell above the exercise does."""
     return lambda x, memory, weights, biases, h, s: [cut(x, w) for w in weights]
 
 
@@ -154,7 +154,7 @@ MISTAKES = [
     ),
     mistake(
         "all-heads-pasted",
-        # There may be no tokens left, and no largest score among them.
+        # With no tokens left, there is no largest score.
         {"project": _with_pasted(_tokens), "softmax": lambda z: z.softmax(-1)},
         project=[_with_pasted(_numbers), _with_pasted(_rows)],
         only=("self_attention",),

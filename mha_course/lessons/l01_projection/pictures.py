@@ -1,4 +1,4 @@
-"""What lesson 1 shows of a trained head."""
+"""Lesson 1's experiment with a trained head."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ SENTENCE = "the grey cat that chased the loud dogs {} hungry , so <mask> ate gre
 
 
 def exchanged_guesses() -> list[tuple[str, str, str]]:
-    """Guess a hidden pronoun, and again when “cat” and “dogs” exchange their values in head 1.
+    """Guess a hidden pronoun, then again with the values of “cat” and “dogs” swapped in head 1.
 
-    Returns: rows of a verb and both guesses.
+    Returns: rows with a verb and both guesses.
     """
     model, words = example.trained_model(), SENTENCE.split()
     cat, dogs = words.index("cat"), words.index("dogs")

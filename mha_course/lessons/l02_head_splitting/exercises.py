@@ -19,7 +19,7 @@ from mha_course.mistakes import ROWS
 def heads_in_a_loop(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
 ) -> Tensor:
-    """Run the heads one after another, join their contexts and apply w_o: (B, S, C) -> the same."""
+    """Run the heads one by one, join their contexts and apply w_o, (B, S, C) -> (B, S, C)."""
     D = x.size(-1) // num_heads
     contexts = []
     for head in range(num_heads):
@@ -32,7 +32,7 @@ def heads_in_a_loop(
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
+    """Cut the width into heads and move them before the tokens, (B, S, C) -> (B, H, S, D)."""
     B, S, C = x.shape
     split = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)
     return split.transpose(1, 2)  # (B, H, S, D)
@@ -148,7 +148,7 @@ OF_ONE_HEAD: list[tuple[str, spec.Function]] = [  # product(x, w, head, num_head
 
 
 def _of_heads(key: str, product: spec.Function, **options: Any) -> spec.Mistake:
-    """Make the queries of one head by a product, or all queries, keys and values of all heads."""
+    """Compute one head's queries with a product, or all heads' queries, keys and values."""
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
         return [torch.cat([product(x, w, head, h) for head in range(h)], -1) for w in weights]

@@ -16,7 +16,7 @@ def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
-    """Return the matrix (C, C) with x_t · form · x_s = the unscaled score of one head."""
+    """Return the matrix (C, C) for which x_t · form · x_s is a head's unscaled score."""
     rows_q = w_q.chunk(num_heads)[head]  # (D, C)
     rows_k = w_k.chunk(num_heads)[head]  # (D, C)
     return rows_q.T @ rows_k  # (C, C)
@@ -56,7 +56,7 @@ EXERCISES = [
 
 
 def _forms(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
-    """Make score_form another product of a head's rows in both weights."""
+    """Let score_form return another product of a head's rows of both weights."""
     return {"score_form": lambda w_q, w_k, head, h: product(w_q.chunk(h)[head], w_k.chunk(h)[head])}
 
 

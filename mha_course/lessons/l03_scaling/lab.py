@@ -18,7 +18,7 @@ WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 DIVISORS = ("√D", "nothing", "D", "√C")
 YOURS = "yours"
 HEADS = 8  # H, for d_model = H · D
-SHOWN = 12  # shares of one row that are drawn
+SHOWN = 12  # weights of one row to draw
 SHARE = "largest share, mean"
 
 
@@ -27,7 +27,7 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, which adds ``yours`` to the divisors.
-    There are 400 queries, each with 64 keys of its own, and d_model = 8 · D.
+    There are 400 queries, each with its own 64 keys, and d_model = 8 · D.
     """
 
     question = "Which divisor makes a row look the same at every width D?"
@@ -47,7 +47,7 @@ class ScalingLab(Lab):
         )
 
     def draw(self, head_dim: int, divide_by: str) -> tuple[Panels, str]:
-        """Draw one row's weights, the measurements, and the largest share along D."""
+        """Draw one row's weights, the measurements, and the largest weight against D."""
         at = WIDTHS.index(head_dim)
         along = self._measured(divide_by)
         measured = along[at]
@@ -58,7 +58,7 @@ class ScalingLab(Lab):
             [SHARE, f"{measured.top:.2f}"],
             ["rows with a share above 0.99", f"{measured.saturated:.0%}"],
         ]
-        baseline = "nothing" if divide_by == "√D" else "√D"  # with which it is compared
+        baseline = "nothing" if divide_by == "√D" else "√D"  # to compare with
         compared = [result.top for result in self._measured(baseline)]
         drawn = [
             {"name": f"{SHARE}, ÷ {baseline}", "style": "faint", "values": compared},
@@ -79,7 +79,7 @@ class ScalingLab(Lab):
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
-        """Return what was measured at each width, once: every later move only looks it up."""
+        """Return the measurements at each width, computed once and cached."""
         if divide_by not in self._saturations:
             names = (YOURS,) if divide_by == YOURS else DIVISORS
             measured: dict[str, list[Saturation]] = {name: [] for name in names}

@@ -13,7 +13,7 @@ from mha_course import plots
 def products_of(
     query: Tensor, keys: Tensor, tokens: Sequence[str]
 ) -> Callable[[str], tuple[Axes, str]]:
-    """Return a function for a Panel: it draws the products of a query (D,) and a key of (S, D)."""
+    """Return a Panel's function that draws the products of a query (D,) and a key of (S, D)."""
 
     def draw(key: str) -> tuple[Axes, str]:
         key_vector = keys[tokens.index(key)]
@@ -27,7 +27,7 @@ def products_of(
 
 
 def scores_as_product() -> None:
-    """Show q times k transposed as a product of two tables."""
+    """Draw q times k transposed as a matrix product."""
     tables = (("q", 5, 6, ("T", "D")), ("kᵀ", 6, 7, ("D", "S")), ("scores", 5, 7, ("T", "S")))
     picture = plots.product(*(plots.Matrix(*table) for table in tables))
     plots.show(

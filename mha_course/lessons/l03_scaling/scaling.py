@@ -1,6 +1,6 @@
-"""What scaling does to a softmax and to the gradients behind it.
+"""What scaling does to a softmax and to its gradients.
 
-Axes: N = 400 queries, each with 64 keys of its own, D head width.
+Axes: N = 400 queries, each with its own 64 keys, D head width.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ QUERIES, KEYS, VALUE_WIDTH = 400, 64, 16
 
 
 class Saturation(NamedTuple):
-    """What a softmax over 64 scores of each of N queries does at one head width and one scale."""
+    """How the softmax over each of N queries' 64 scores behaves at one width and one scale."""
 
     weights: Tensor  # (N, 64), each row sorted from large to small
     spread: float  # the standard deviation of the scores
     top: float  # the largest weight, averaged over the rows
-    saturated: float  # the share of rows whose largest weight is above 0.99
-    at_scores: Tensor  # (N,), the length of the gradient that reaches the scores of each query
+    saturated: float  # the fraction of rows whose largest weight is above 0.99
+    at_scores: Tensor  # (N,), the length of the gradient at each query's scores
     at_q: Tensor  # (N,), and of that which reaches q
 
 
 class Draws(NamedTuple):
-    """What N queries need to attend, all unit-normal: of each, and of its keys."""
+    """Unit-normal numbers for N queries and their keys."""
 
     q: Tensor  # (N, 1, 1, D)
     k: Tensor  # (N, 1, 64, D)
@@ -41,7 +41,7 @@ class Draws(NamedTuple):
 
 
 def draw(head_dim: int) -> Draws:
-    """Draw what the queries of width D >= 1 need, in float64 on the CPU."""
+    """Draw queries and keys of width D >= 1, in float64 on the CPU."""
     generator = torch.Generator().manual_seed(0)
     shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
     return Draws(
@@ -53,10 +53,11 @@ def draw(head_dim: int) -> Draws:
 
 
 def draw_fresh(head_dim: int, num_heads: int) -> Draws:
-    """Draw the same, with q and k made by one head of a new nn.Linear(C, C) from unit-normal x."""
+    """Draw the same, with q and k from one head of a new nn.Linear(C, C), applied to unit-normal
+    x."""
     width = head_dim * num_heads
     x = draw(width)
-    # another seed than that of x, or both would be made of the same numbers
+    # not x's seed, or both would be drawn from the same numbers
     with seeded(1), torch.no_grad():
         q_proj, k_proj = (nn.Linear(width, width, dtype=torch.float64) for _ in range(2))
         return x._replace(q=q_proj(x.q)[..., :head_dim], k=k_proj(x.k)[..., :head_dim])
@@ -78,15 +79,15 @@ def _scores(q: Tensor, k: Tensor, divisor: float) -> Tensor:
 
 @torch.enable_grad()
 def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor]) -> Saturation:
-    """Let the queries attend with scores that are scaled in this way.
+    """Let the queries attend with scores scaled by this function.
 
-    Args: scale maps q (N, 1, 1, D) and k (N, 1, 64, D) to scores (N, 1, 1, 64). Where no gradient
-        flows through it, its length is 0.
+    Args: scale maps q (N, 1, 1, D) and k (N, 1, 64, D) to scores (N, 1, 1, 64). If no gradient
+        flows through it, the length is 0.
     """
     q = drawn.q.clone().requires_grad_()
     scores = scale(q, drawn.k)  # (N, 1, 1, 64)
     if not scores.requires_grad:
-        # a learner's scale may detach q: the scores' own gradient is still there
+        # a learner's scale may detach q; the scores still have a gradient
         scores.requires_grad_()
     weights = scores.softmax(-1)  # (N, 1, 1, 64)
     gain = (weights @ drawn.v * drawn.upstream).sum()
@@ -108,15 +109,15 @@ def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor]) -> Saturati
 def train_with(
     divisor: float, seed: int, *, steps: int = 1500
 ) -> tuple[MaskedWordModel, list[float]]:
-    """Train the model of the running example, its scores divided by another number than √D; return
-    it, and all losses.
+    """Train the running example's model with its scores divided by this number, not √D; return it
+    and all losses.
 
     Everything else is equal: the start, the sentences, the hidden words.
     """
     model = example.new_model(seed)
     for block in model.blocks:
         root = math.sqrt(block.attention.d_model / block.attention.num_heads)
-        # what √D then undoes
+        # which √D then undoes
         block.attention.q_proj.register_forward_hook(lambda _, __, q, by=root / divisor: q * by)
     batches = example.training_batches(seed)
     losses = train(
@@ -126,7 +127,7 @@ def train_with(
 
 
 def held_out_loss(model: MaskedWordModel, *, batches: int = 100) -> float:
-    """Return the mean loss, in nats a word, on sentences about nouns that no training paired."""
+    """Return the mean loss, in nats per word, on sentences with held-out pairs of nouns."""
     held_out = islice(example.training_batches(0, "test"), batches)
     with torch.no_grad():
         losses = [masked_word_loss(model, *batch) for batch in held_out]
@@ -134,14 +135,14 @@ def held_out_loss(model: MaskedWordModel, *, batches: int = 100) -> float:
 
 
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:
-    """Name what people divide scores by, rightly and wrongly."""
+    """Return common divisors of scores, right and wrong, by name."""
     root = math.sqrt(head_dim)
     root_of_all = math.sqrt(head_dim * num_heads)
     return {"√D": root, "nothing": 1.0, "D": float(head_dim), "√C": root_of_all}
 
 
 def divisor_losses(seed: int) -> dict[str, float]:
-    """Return the loss on held-out sentences after training with each divisor that is compared."""
+    """Return the held-out loss after training with each divisor compared."""
     return {
         name: held_out_loss(train_with(divisor, seed)[0])
         for name, divisor in divisors(12, 4).items()

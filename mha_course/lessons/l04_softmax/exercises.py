@@ -31,7 +31,7 @@ from mha_course.mistakes import ROWS
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Turn the last axis into shares that sum to 1; finite however large the scores."""
+    """Turn the last axis into weights that sum to 1, finite however large the scores."""
     exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)
     return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)
 
@@ -42,9 +42,9 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Give hidden keys exactly 0, and all 0 to a row with nothing to attend."""
+    """Give hidden keys exactly 0, and a fully masked row all zeros."""
     hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)
-    weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing
+    weights = torch.softmax(hidden, dim=-1)  # NaN in fully masked rows
     return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)
 
 
@@ -91,8 +91,8 @@ EXERCISES = [
         ],
         drawn=lambda d: (d("BHTS"),),
         axes="B H T S",
-        done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
-        # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
+        done="Your softmax works however large the scores are. Next: feed it a row of -inf.",
+        # 1 / (exponentials of differences).sum() is right, but its gradient overflows
         allows=("nan gradient",),
         steps=("softmax",),
         rules=(Rule(ROWS["/library-softmax"], _is_library_softmax),),
@@ -136,7 +136,7 @@ EXERCISES = [
         "What does 0 · log 0 give in floating point, and what should it give here?",
         "Multiply each weight by its logarithm, sum, and change the sign. `torch.special.xlogy` "
         "takes 0 · log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
-        "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
+        "Element by element from (…, S) to (…, S), then a sum over the last axis: (…).",
         special_cases=[
             ("", lambda: (weights(),)),
             (
@@ -156,7 +156,7 @@ EXERCISES = [
 
 
 def _after_hiding(softmax: Function, clean: bool) -> Function:
-    """Fill hidden scores with -inf before a softmax; clean a row that sees nothing, or leave it."""
+    """Fill hidden scores with -inf before a softmax; clean up fully masked rows, or leave them."""
 
     def attend(scores: Tensor, mask: Tensor, *_: Any) -> Tensor:
         weights = softmax(scores.masked_fill(~mask, -math.inf))
@@ -166,7 +166,7 @@ def _after_hiding(softmax: Function, clean: bool) -> Function:
 
 
 def _in_masked_softmax(known: Mistake) -> Mistake:
-    """Make the mistake of a softmax where the exercise also hides keys: there it is one step."""
+    """Make a softmax mistake in the exercise that also hides keys, where it is one step."""
     changes = [
         {"attend": _after_hiding(change["softmax"], clean)}
         for change in known.changes

@@ -1,4 +1,4 @@
-// The lab of lesson 4: a row of its matrix can be picked, and the sums of rows and columns stand at the edges.
+// The lab of lesson 4: a row of its matrix can be picked, and the sums of rows and columns are at the edges.
 
 import { svg } from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";

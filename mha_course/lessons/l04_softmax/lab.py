@@ -1,4 +1,4 @@
-"""The lab of lesson 4: what softmax makes of scores."""
+"""The lab of lesson 4: what softmax does to scores."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from mha_course.widgets.labs.panels import Panels, bars, matrix
 from mha_course.widgets.learner_function import LearnerFunction
 
 HERE = Path(__file__).parent
-MARGIN = 42  # pixels that the sums take, beside the matrix and below it
+MARGIN = 42  # pixels for the sums, next to the matrix and below it
 
 
 class SoftmaxLab(Lab):
-    """Turn scores into weights: at a temperature, over an axis, with something added to all of
+    """Turn scores into weights: at a temperature, over an axis, with a constant added to all of
     them.
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
-        tokens: the S words. word: whose row is drawn at the start, by default the first.
+        tokens: the S words. word: the word whose row is drawn at first, by default the first.
         softmax: your ``softmax(scores)``, in place of torch's.
     """
 
@@ -72,7 +72,7 @@ class SoftmaxLab(Lab):
         )
 
     def draw(self, word: int, temperature: float, shift: int, over: str) -> tuple[Panels, str]:
-        """Draw the scores and weights of one word, and all weights with their sums."""
+        """Draw one word's scores and weights, and all weights with their sums."""
         moved = (self._scores + shift) / temperature  # (T, S)
         over_queries = over == self._queries
         inputs = (moved.mT if over_queries else moved)[None, None]

@@ -15,10 +15,9 @@ from mha_course.plots.inputs import numbered
 
 
 def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
-    """Draw how one context is made: the weights, all values, each value times its weight, and the
-    sum.
+    """Draw how one context is made: the weights, the values, their products, and the sum.
 
-    Args: weights (S,) of one query, v (S, D), and the names of the S tokens.
+    Args: weights (S,) of one query, v (S, D), and the S tokens.
     """
     figure = new_figure(10.5, 5.2)
     axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
@@ -33,7 +32,7 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     mesh = products.pcolormesh((weights[:, None] * v).detach().numpy(), **style)
     axes[1, 2].pcolormesh((weights @ v)[None].detach().numpy(), **style)
     for ax in (values, products):
-        ax.invert_yaxis()  # the first token stands above
+        ax.invert_yaxis()  # the first token is at the top
     titles = ("weights", "×  values v", "=  weight × value", "", "", "their sum: the context")
     for ax, title in zip(axes.flat, titles, strict=True):
         ax.set_title(title, fontsize=TEXT, loc="left", color=INK)

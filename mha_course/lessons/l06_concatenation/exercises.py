@@ -12,7 +12,7 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 
 def merge_heads(context: Tensor) -> Tensor:
-    """Lay the heads of each token side by side, (B, H, T, D) -> (B, T, C)."""
+    """Put the heads of each token side by side, (B, H, T, D) -> (B, T, C)."""
     B, H, T, D = context.shape
     return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)
 
@@ -72,7 +72,7 @@ EXERCISES = [
 
 
 def _circuits(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
-    """Make ov_circuit another product of a head's rows of w_v and its columns of w_o."""
+    """Let ov_circuit return another product of a head's rows of w_v and its columns of w_o."""
     return {"ov_circuit": lambda v, o, i, h: product(v.chunk(h)[i], o.chunk(h, 1)[i])}
 
 

@@ -1,4 +1,4 @@
-"""What lesson 6 shows: what each head adds, and what is lost without it."""
+"""Lesson 6's pictures: what each head adds, and what is lost without it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mha_course.experiments.head_analysis import ablate_heads
 def added_by_heads(
     added: Tensor, weights: Tensor, tokens: Sequence[str]
 ) -> Callable[[str], tuple[Figure, str]]:
-    """Return a function for a Panel that draws how long a vector each head adds to a word.
+    """Return a function for a Panel that draws the length of what each head adds to a word.
 
     Args: added (H, T, C), weights (H, T, S).
     """
@@ -39,10 +39,10 @@ def added_by_heads(
 
 
 def rows_without_heads() -> list[list[str]]:
-    """Measure, for a hidden pronoun, each head's part and the guess without the head.
+    """Measure, for a hidden pronoun, each head's contribution and the guess without the head.
 
-    Returns: rows of a sentence, the probability of the right pronoun, and for each head the length
-        of what it adds and the probability without it.
+    Returns: rows with a sentence, the right pronoun's probability, and for each head the length of
+        its contribution and the probability without it.
     """
     sentence = "the {} that chased the {} {} hungry , so <mask> ate greedily"
     rows = []

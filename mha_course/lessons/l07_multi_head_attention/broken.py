@@ -1,4 +1,4 @@
-"""Two whole modules as people write them, and five copies of them with one line wrong each.
+"""Two typical modules, and five copies of them with one line wrong each.
 
 Axes: B sentences, T = S tokens, C width, H heads, D = C / H.
 """
@@ -16,7 +16,7 @@ from mha_course.experiments.faulty_attention import Edit
 
 
 class Fused(nn.Module):
-    """Make q, k and v with one Linear."""
+    """Project to q, k and v with one Linear."""
 
     def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Methods(nn.Module):
 
 
 class Case(NamedTuple):
-    """A module with one line wrong: the mistake's id, the right class, and what is replaced."""
+    """A module with one line wrong: the mistake's id, the right class, and the edit."""
 
     mistake: str
     reference: type[nn.Module]

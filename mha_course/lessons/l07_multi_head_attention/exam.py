@@ -1,4 +1,4 @@
-"""What Part I ends with: a module from memory, compared with PyTorch's, and five broken ones."""
+"""The exam of Part I: a module from memory, compared with PyTorch's, and five broken ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def suspects() -> dict[str, nn.Module]:
 
 
 def show(number: int) -> None:
-    """Show the source of a case, folded, and in it what is wrong, folded once more."""
+    """Show a case's source, folded, and inside it what is wrong, folded again."""
     case = CASES[number]
     row = ROWS[case.mistake]
     code = listing(case.reference, case.edit, init=True)
@@ -68,7 +68,7 @@ def judge(answer: Any) -> Report:
 
 
 def _trials() -> list[list[Any]]:
-    """Return arguments of use_module: without a mask, with a causal one, and of other sizes."""
+    """Return arguments for use_module: without a mask, with a causal one, and of other sizes."""
     x, _, heads, *weights = find_exercise("MultiHeadAttention").draw(OTHER_SIZES).arguments
     mask = (x[:, None, :, : x.size(1)] > 0) | torch.eye(x.size(1), dtype=torch.bool)  # (B, 1, S, S)
     usual = [[tokens(), mask, H, *parameters()] for mask in (None, causal_mask(S))]
@@ -76,7 +76,7 @@ def _trials() -> list[list[Any]]:
 
 
 def _beside_torch(answer: Any, x: Tensor, mask: Tensor | None, heads: int, *weights: Tensor) -> str:
-    """Say how far the outputs of a learner's module are from those of PyTorch's."""
+    """Say how far a learner's module is from PyTorch's in its outputs."""
     hidden = None
     if mask is not None:  # in PyTorch's masks True means ignore, and each head has its own
         hidden = ~mask.expand(len(x), heads, -1, -1).flatten(0, 1)  # (B*H, S, S)

@@ -50,19 +50,19 @@ class MultiHeadAttention(nn.Module):
 def fused_mha(
     x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False
 ) -> Tensor:
-    """Do all six steps without bias, the middle four in one call: (B, S, C) -> (B, S, C)."""
+    """Do all six steps without bias, four of them in one call: (B, S, C) -> (B, S, C)."""
     q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each
     context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)  # (B, H, S, D)
     return merge_heads(context) @ w_o.T  # (B, S, C)
 
 
 def parameter_count(d_model: int, num_heads: int, bias: bool) -> int:
-    """Count what the module learns: four Linears, whatever the number of heads."""
+    """Count the module's parameters: four Linears, whatever the number of heads."""
     return 4 * (d_model * d_model + (d_model if bias else 0))
 
 
 def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
-    """Return the bias (C,) that replaces b_v and b_o: weights sum to 1, so b_v passes whole."""
+    """Return the bias (C,) that replaces b_v and b_o: weights sum to 1, so b_v stays b_v."""
     return w_o @ b_v + b_o  # (C,)
 
 
@@ -80,9 +80,9 @@ def use_module(
     num_heads: int,
     *parameters: Tensor,
 ) -> Any:
-    """Build a learner's module, give it these weights and biases in turn, and run it.
+    """Build a learner's module with these weights and biases, and run it.
 
-    Gradients go to the weights and biases, except those that the module excludes from learning.
+    Gradients go to the weights and biases, except those the module freezes.
     """
     if getattr(cls, "__init__", None) is nn.Module.__init__:
         raise ValueError("there is no __init__: write it with two underscores on both sides")
@@ -116,7 +116,7 @@ def _computes_with_its_own(
     num_heads: int,
     *parameters: Tensor,
 ) -> tuple[str, str] | None:
-    """Find parameters besides the four Linears that change the result each time they are drawn."""
+    """Find parameters besides the four Linears whose random values change the result."""
     module = cls(x.size(-1), num_heads)
     if {name for name, _ in module.named_parameters()} <= {*PARAMETERS}:
         return None
@@ -131,7 +131,7 @@ def _computes_with_its_own(
 
 
 def parameters() -> tuple[Tensor, ...]:
-    """Return weight and bias of the four Linears in turn, as PARAMETERS names them."""
+    """Return the weights and biases of the four Linears, in the order of PARAMETERS."""
     return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
 
 
@@ -157,7 +157,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) ->
 
 
 def _masked(mask: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a kernel that gets a mask (S, S) where it should be causal."""
+    """Return a kernel that gets a mask (S, S) when it should be causal."""
     return lambda q, k, v, causal: _attend(
         q, k, v, False, attn_mask=mask(q.new_ones(q.size(2), k.size(2))) if causal else None
     )
@@ -189,7 +189,7 @@ def _pairs_all_tokens(operations: Sequence[Operation], x: Tensor, *_: Any) -> bo
 
 @lru_cache(maxsize=2)
 def _four_linears(d_model: int) -> list[nn.Linear]:
-    """Return Linears that all known mistakes share, since to fill new ones takes longer than to use
+    """Return Linears that all known mistakes share, since filling new ones is slower than using
     them.
     """
     return [nn.Linear(d_model, d_model) for _ in range(4)]

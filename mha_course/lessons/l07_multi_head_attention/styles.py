@@ -22,7 +22,7 @@ from mha_course.variants import VARIANTS, Variant, copy_linears, has_bias
 
 
 class _Head(nn.Module):
-    """One head with Linears of its own."""
+    """One head with its own Linears."""
 
     def __init__(self, width: int, head_dim: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Head(nn.Module):
 
 
 class ListOfHeads(Variant):
-    """Build each head as a module of its own and join the results: the paper's formula.
+    """Make each head its own module and join the results: the paper's formula.
 
     Args: d_model is C, num_heads divides it.
     """
@@ -54,7 +54,7 @@ class ListOfHeads(Variant):
     @classmethod
     @torch.no_grad()
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the reference's weights, dtype, device and mode: D rows a head."""
+        """Return a module with the reference's weights, dtype, device and mode: D rows per head."""
         module = cls._like(mha).to(mha.q_proj.weight)
         for name in ("q_proj", "k_proj", "v_proj"):
             source = getattr(mha, name)
@@ -75,7 +75,7 @@ class ListOfHeads(Variant):
 
 
 class Einsum(Variant):
-    """Name every axis by a letter: einsum splits, transposes and merges.
+    """Name every axis with a letter: einsum splits, transposes and merges.
 
     Args: d_model is C, num_heads divides it. q, k and v have no bias.
     """
@@ -104,10 +104,10 @@ class Einsum(Variant):
 
 
 class FusedKernel(Variant):
-    """Project with one Linear and leave the middle to PyTorch's fused kernel, as is usual today.
+    """Project with one Linear and leave the middle to PyTorch's fused kernel, the usual way today.
 
-    Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the
-        weights that is dropped while training.
+    Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the fraction of
+        weights dropped in training.
     """
 
     _targets = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj")
@@ -133,7 +133,7 @@ class FusedKernel(Variant):
         q = q.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
         k = k.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
         v = v.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
-        p = self.dropout if self.training else 0.0  # the kernel itself does not know which it is
+        p = self.dropout if self.training else 0.0  # the kernel cannot know which it is
         context = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=is_causal)
         merged = context.transpose(1, 2).reshape(batch, tokens, width)  # (B, S, C)
         return self.out_proj(merged)
@@ -145,7 +145,7 @@ STYLES: dict[str, type[Variant]] = {
 
 
 def source(name: str) -> str:
-    """Return what a style of STYLES computes: its methods without docstrings and checks.
+    """Return the source of one of STYLES: its methods without docstrings and checks.
 
     >>> print(source("ListOfHeads").splitlines()[-1].strip())
     return self.out_proj(merged)
@@ -163,7 +163,7 @@ FIND = {
     "ListOfHeads": (
         "a list of heads, as in many first lectures",
         "where are the heads split?",
-        "Nowhere. Each head is a module with Linears of its own, from C to D; torch.cat lays "
+        "Nowhere. Each head is a module with its own Linears, from C to D; torch.cat lays "
         "the results side by side. It is the formula of the paper, Concat(head_1 … "
         "head_H) W_O, and a loop over the heads.",
     ),
@@ -201,7 +201,7 @@ FIND = {
         "a letter for each axis",
         "which letter is summed over in the scores, and how do you see it?",
         "d: it is on the left of the arrow, but not on its right. Transposes and the merge "
-        "are gone: the order of letters says them. TransformerLens, a tool for looking into "
+        "are gone: the order of the letters does both. TransformerLens, a tool for looking into "
         "models, keeps its parameters by head, (H, C, D), and W_O as (H, D, C).",
     ),
     "FusedKernel": (

@@ -1,4 +1,4 @@
-"""What remains of Part I: the learner's own file, and a printable page that sums it up."""
+"""The end of Part I: the learner's own file, and a printable summary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "data" / "summary.html"
 
 
 def show_my_attention() -> None:
-    """Say where solved exercises are kept, and show that file if there is one."""
+    """Say where solved exercises are saved, and show that file if it exists."""
     file = Path(f"{MODULE}.py")
     sentence = f"Answers that pass check are in {file.name}, next to the notebooks."
     page = f"<p>{sentence}</p>"

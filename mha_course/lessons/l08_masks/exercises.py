@@ -30,7 +30,7 @@ from mha_course.mistakes import ROWS
 
 
 def in_two_axes(answer: Callable[..., Any], mask: Tensor, *others: Any) -> Any:
-    """Return the result for a mask (B, 1, T, S) as (B*T, S), and for a mask (T, S) as it is."""
+    """Return the result for a mask (B, 1, T, S) as (B*T, S), for a mask (T, S) unchanged."""
     result = answer(mask, *others)
     if mask.dim() == 2 or not isinstance(result, Tensor):
         return result
@@ -69,7 +69,7 @@ def _finite_or_other_dtype(
     )
 
 
-READINGS = {  # of each convention: the one for which it was taken, and how it is meant
+READINGS = {  # of each convention: the one it is mistaken for, and its meaning
     "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave "
                                "the mask as it is."),
     "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where the mask is True: invert "
@@ -82,7 +82,7 @@ READINGS = {  # of each convention: the one for which it was taken, and how it i
 
 
 def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
-    """Find conventions that were taken for their opposite, unless all of them were."""
+    """Find conventions read as their opposite, unless all of them were."""
     wrong = []
     for convention, mask in WILD.items():
         converted = answer(mask(), convention)
@@ -99,11 +99,11 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
 def _suspect(
     back: int = S, *, sharpness: float = 1.0, late: bool = False, odd: bool = False, mean: float = 0
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
-    """Return what is ``fn`` and ``x`` of find_leaks: attention that is causal, or nearly so.
+    """Return ``fn`` and ``x`` for find_leaks: attention that is causal, or nearly so.
 
-    Args: back is how many earlier tokens are seen; sharpness multiplies the scores, which are
-        largest between what is alike; late masks after softmax; odd leaves the last head of the
-        last sentence without a mask; so much of the mean of all tokens is added, in units of the
+    Args: back is how many earlier tokens are visible; sharpness multiplies the scores, which are
+        largest between similar tokens; late masks after softmax; odd leaves the last sentence's
+        last head without a mask; the last one adds this much of all tokens' mean, in units of the
         last bit.
     """
     w_qk, w_v = square(2, 3)
@@ -117,12 +117,12 @@ def _suspect(
         merged = merge_heads(weights.masked_fill(~attend, 0.0) @ v)  # (B, S, C)
         return merged + mean * torch.finfo(x.dtype).eps * x.mean(1, keepdim=True)
 
-    # with five sentences and four heads, three large changes miss nothing
+    # with five sentences and four heads, three large changes find every leak
     return fn, draw(5, S, C, seed=1)
 
 
 def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
-    """Return attention without a mask, saturated, and so many tokens that one change of each hardly
+    """Return saturated attention without a mask, with so many tokens that one change each hardly
     finds all.
     """
     w_qkv = square(2, 3, 4)
@@ -135,7 +135,7 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
 
 
 def _leaks_near(start: Tensor, x: Tensor) -> Tensor:
-    """Let tokens depend on earlier ones, and on all that have moved by little."""
+    """Let tokens depend on earlier ones, and on all that have changed only slightly."""
     moved = x - start.to(x)  # (B, S, C)
     little = moved.square().mean(-1, keepdim=True) < 1  # (B, S, 1)
     return x.cumsum(1) + (moved * little).sum(1, keepdim=True)
@@ -151,7 +151,7 @@ def _leaks_at(sentence: int, channel: int, x: Tensor) -> Tensor:
 def _what_is_missed(
     answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
 ) -> tuple[str | None, str] | None:
-    """Compare what an answer finds with what depends on what."""
+    """Compare the dependencies an answer finds with the real ones."""
     leaks = find_leaks(fn, x)
     answered = answer(fn, x)
     if answered is None:
@@ -202,7 +202,7 @@ def _in_convention(convention: str) -> tuple[Tensor, str]:
 
 
 def _wild(d: Draw) -> tuple[Tensor, str]:
-    """Return a mask as one of the conventions writes it."""
+    """Return a mask in one of the conventions."""
     attend = _any_mask(d)
     convention = [*WILD][d.number // 3 % len(WILD)]
     if convention == "additive":
@@ -219,7 +219,7 @@ def _triangle(queries: int, keys: int, diagonal: int) -> Tensor:
 
 
 def _filled(value: float) -> Callable[[Tensor, torch.dtype], Tensor]:
-    """Return additive_mask with another number that hides."""
+    """Return additive_mask with another number for hidden keys."""
     return lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, value)
 
 
@@ -227,7 +227,7 @@ def _additive(mask: Tensor) -> Tensor:
     return _filled(-math.inf)(mask, torch.float64)
 
 
-WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes it
+WILD: dict[str, Callable[[], Tensor]] = {  # one mask in each convention
     "sdpa": _mask,
     "multihead": lambda: ~_mask(),
     "seaborn": lambda: ~_mask(),
@@ -362,7 +362,7 @@ EXERCISES = [
     Exercise(
         masks.combine_masks,
         "True means may attend. With two masks, when may a token attend?",
-        "A logical “and”, number by number. Broadcasting does the rest.",
+        "A logical “and”, element by element. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         line="return causal & padding  # (B, 1, S, S)",
         special_cases=[

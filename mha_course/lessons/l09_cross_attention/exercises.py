@@ -54,7 +54,7 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
         return x, memory, w_q, w_k, w_v, w_o, d.H
     mask = d.mask("B11S")
     if d.kind == HIDDEN_LEAD:
-        memory[:, -1] *= 1e5  # padding may hold anything
+        memory[:, -1] *= 1e5  # padding may contain anything
         mask[..., -1] = False
     if d.kind == FAR_BELOW:
         x, w_k = opposed(d, x, w_q, w_k)

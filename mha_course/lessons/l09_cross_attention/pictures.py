@@ -12,8 +12,8 @@ from mha_course.plots.figures import LARGE, TEXT, new_figure
 
 
 def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int]) -> Figure:
-    """Write source above target, and draw a line from each word of target to its place in source;
-    the longest is highlighted.
+    """Write source above target, and draw a line from each target word to its source position;
+    highlight the longest.
     """
     figure = new_figure(9, 1.7)
     ax = figure.subplots()

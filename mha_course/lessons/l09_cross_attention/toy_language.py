@@ -1,7 +1,7 @@
-"""English and Endish, a made-up language in which words change places.
+"""English and Endish, a made-up language with another word order.
 
-Endish has no articles, puts the adjective after its noun, the verb at the end and the time word in
-front. Each Endish word stands for one English word, so the right alignment of a translation is
+Endish has no articles, and puts the adjective after its noun, the verb at the end and the time word
+first. Each Endish word stands for one English word, so the right alignment of a translation is
 known.
 """
 
@@ -47,7 +47,7 @@ class Pair:
 def pair(rng: random.Random, subject: str, other: str) -> Pair:
     """Make one sentence about two nouns, and its translation.
 
-    Raises: KeyError for a noun that the languages do not have.
+    Raises: KeyError for an unknown noun.
 
     >>> made = pair(random.Random(57), "cat", "dog")
     >>> " ".join(made.source), " ".join(made.target)
@@ -69,7 +69,7 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
         )
         return [translated(noun, NOUNS), *adjective]
 
-    # In the order of the English words, which is also that of the draws.
+    # In the order of the English words, which is also the order of the draws.
     first = noun_phrase(subject)
     verb = translated(rng.choice(list(VERBS)), VERBS)
     second = noun_phrase(other)

@@ -1,5 +1,4 @@
-"""A small model that learns to translate English into Endish in seconds, attending to the English
-with each word.
+"""A small model that learns in seconds to translate English into Endish with cross-attention.
 
 Axes: B sentences, T target words, S source words, C = d_model width, H heads, V words of Endish.
 """
@@ -43,7 +42,7 @@ class Batch(NamedTuple):
 def encode(texts: Sequence[Pair]) -> Batch:
     """Turn sentences into ids.
 
-    Raises: ShapeError for no sentence, or a word that its language does not have.
+    Raises: ShapeError if there is no sentence, or for an unknown word.
     """
     require(
         len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none"
@@ -73,14 +72,14 @@ class Translator(nn.Module):
     """Write a sentence in Endish: causal self-attention over the words so far, cross-attention to
     the source.
 
-    Source words do not attend to each other, so a vector of the memory holds one word and its
-    position, and nothing else: the cross-attention's weights are about words.
+    Source words do not attend to each other, so a memory vector holds only one word and its
+    position: cross-attention weights are about words.
     """
 
     def __init__(self) -> None:
         super().__init__()
         d_model = 48
-        # The order of these lines is that of the random draws: another order is another untrained
+        # The order of these lines fixes the random draws: another order gives another untrained
         # model.
         self.source_words = nn.Embedding(len(SOURCE), d_model)
         self.source_positions = nn.Embedding(MAX_SOURCE, d_model)
@@ -95,7 +94,7 @@ class Translator(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its numbers are, and its ids belong."""
+        """The model's device, where its ids belong."""
         return self.to_words.weight.device
 
     def encode(self, source: Tensor) -> Tensor:
@@ -105,8 +104,7 @@ class Translator(nn.Module):
         return self.norms[0](x + self.source_feed_forward(x))  # (B, S, C)
 
     def decode(self, written: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Map the words so far (B, T) to logits of the word after each (B, T, V) and weights (B, H,
-        T, S).
+        """Map the words so far (B, T) to next-word logits (B, T, V) and weights (B, H, T, S).
 
         Args: memory (B, S, C), from encode; memory_mask (B, 1, 1, S), True = a word.
         """
@@ -133,7 +131,7 @@ def _feed_forward(d_model: int) -> nn.Sequential:
 
 
 def translation_loss(model: nn.Module, source: Tensor, written: Tensor, target: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the next word."""
+    """Return the next word's mean cross-entropy."""
     logits, _ = model(source, written)
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=-100)
 
@@ -147,7 +145,7 @@ def new_translator(seed: int) -> Translator:
 def train_translator(
     seed: int, *, steps: int = 400, progress: bool = True
 ) -> tuple[Translator, list[float]]:
-    """Train on the training split; return the model and the loss of every step, in nats a word."""
+    """Train on the training split; return the model and every step's loss, in nats per word."""
     model = new_translator(seed)
     source, written, target, _ = encode(pairs(4000, "train", seed))
     batches = random_batches([source, written, target], 32, seed)
@@ -157,10 +155,10 @@ def train_translator(
 
 @torch.no_grad()
 def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list[str]]:
-    """Translate a sentence greedily: weights (H, T, S) when each word was written, target words,
-    source words.
+    """Translate a sentence greedily: return weights (H, T, S) as each word is written, target words
+    and source words.
 
-    Raises: SentenceError for an unknown word, or more than 8.
+    Raises: SentenceError for an unknown word, or for more than 8 words.
     """
     words = words_of(sentence)
     source = torch.tensor([_ids("source", words, SOURCE)], device=model.device)  # (1, S)
@@ -181,7 +179,8 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
 
 
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
-    """Return how often a head's largest weight is on the translated word, (B, H, T, S) -> (H,)."""
+    """Return how often each head's largest weight is on the translated word, (B, H, T, S) ->
+    (H,)."""
     right = encode(texts).alignment.cpu()  # (B, T)
     aligned = weights.argmax(-1).cpu() == right[:, None]  # (B, H, T)
     return aligned.transpose(1, 2)[right >= 0].double().mean(0)
@@ -189,9 +188,8 @@ def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
 
 @torch.no_grad()
 def alignment_report(model: Translator, texts: Sequence[Pair]) -> dict[str, Any]:
-    """Return shares, 0 to 1: words whose largest weight is on the translated word, by each head of
-    ``heads`` and by their ``mean``; ``words`` that are right; weight on ``articles``, which mean
-    nothing in Endish.
+    """Return fractions: words whose largest weight is on the translated word, for each of ``heads``
+    and their ``mean``; right ``words``; and weight on ``articles``, which mean nothing in Endish.
     """
     batch = Batch(*(ids.to(model.device) for ids in encode(texts)))
     logits, weights = model(batch.source, batch.written)  # weights (B, H, T, S)
@@ -206,7 +204,7 @@ def alignment_report(model: Translator, texts: Sequence[Pair]) -> dict[str, Any]
 
 
 def diagonal(texts: Sequence[Pair]) -> Tensor:
-    """Return weights (B, 1, T, S) on the same relative position: the word order is kept."""
+    """Return weights (B, 1, T, S) on the same relative position, as if word order were kept."""
     rows = []
     for text in texts:
         source, target = len(text.source), len(text.target)
@@ -215,6 +213,6 @@ def diagonal(texts: Sequence[Pair]) -> Tensor:
 
 
 def alignment(seed: int) -> dict[str, Any]:
-    """Return measurements of a model trained from one seed, on 500 held-out sentences."""
+    """Train a model from one seed, and measure it on 500 held-out sentences."""
     model, _ = train_translator(seed, progress=False)
     return alignment_report(model, pairs(500, "test", seed=2))

@@ -33,7 +33,7 @@ def _per_index(n: int, width: int, times: int = 1) -> Tensor:
 
 
 def _slipped(slip: Any) -> Any:
-    """Return sinusoidal_encoding with another number by which a position is divided."""
+    """Return sinusoidal_encoding with another divisor of the position."""
 
     def sinusoidal_encoding(n: int, width: int) -> Tensor:
         rates = 1 / slip(torch.arange(0, width, 2, dtype=torch.float64), width)
@@ -44,7 +44,7 @@ def _slipped(slip: Any) -> Any:
 
 
 def _without_minus(answer: Any, _: int, width: int) -> tuple[str, str] | None:
-    """Find frequencies that rise, by one position: at later ones float32 knows too few digits."""
+    """Find rising frequencies at one position: at later ones float32 has too few digits."""
     angles = 1 / _angles(2, width)
     rising = _interleaved(angles.sin(), angles.cos())[1]
     if not torch.allclose(answer(2, width)[1].to(rising), rising, atol=0.02):
@@ -55,7 +55,7 @@ def _without_minus(answer: Any, _: int, width: int) -> tuple[str, str] | None:
 def _turned_too_fast(
     answer: Any, x: Tensor, at: Tensor, base: float = 1e4
 ) -> tuple[str, str] | None:
-    """Find frequencies that rise, in the same way."""
+    """Find rising frequencies, in the same way."""
     ones = torch.ones_like(at)
     if not torch.allclose(
         answer(x, ones, base).to(x), positions.rope(x, ones, 1 / base), atol=0.02
@@ -91,7 +91,7 @@ def _turned(
 
 
 def _turned_by_head(x: Tensor, at: Tensor, base: float = 1e4) -> Tensor:
-    """Rotate every token of a head by the number of its head."""
+    """Rotate every token by its head's index."""
     return positions.rope(x.transpose(1, 2), range(x.size(1)), base).transpose(1, 2)
 
 
@@ -217,7 +217,7 @@ EXERCISES = [
         positions.rope,
         "Two numbers are a point in a plane. What does a rotation do to them, and what decides "
         "its angle?",
-        "Number i and number i + D/2 are a pair. Turn each pair by its position times its "
+        "Number i and number i + D/2 are a pair. Rotate each pair by its position times its "
         "frequency, base to the power of -2i / D. A rotation has two sines, two cosines and one "
         "minus.",
         "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, "

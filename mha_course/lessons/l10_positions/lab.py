@@ -1,4 +1,4 @@
-"""The lab of lesson 10: pairs of channels rotate with the position, and the dot product stays."""
+"""The lab of lesson 10: channel pairs rotate with position, and the dot product stays the same."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ POSITIONS = (0, 1, 2, 3, 5, 10, 20, 40, 80, 120)
 FURTHEST = 40
 BASES = (100.0, 10_000.0, 500_000.0)
 COLORS = {"q": plots.ACCENT, "k": plots.BAR}
-# One query and one key of 6 pairs, drawn once, (D,) each.
+# One query and one key of 6 pairs each, (D,), drawn once.
 QUERY = torch.tensor((1.0, 0.7, -0.8, 0.9, 0.5, 1.1, 0.3, -0.8, 0.6, 0.5, -0.9, 0.2)).double()
 KEY = torch.tensor((0.8, 0.9, -0.3, 0.4, 0.9, 0.7, -0.5, -0.4, 0.9, 0.8, -0.2, 0.6)).double()
 
 
 class RotaryLab(Lab):
-    """Move a query and a key along, and see their pairs rotate and their dot product stay.
+    """Move a query and a key, and see their pairs rotate while their dot product stays the same.
 
     Args:
-        rope: the learner's own function, which then rotates them; until it is written, the
-            course's does.
+        rope: the learner's own function, used for rotating; until it is written, the course's is
+            used.
     Raises: ShapeError.
     """
 
@@ -54,8 +54,8 @@ class RotaryLab(Lab):
         return self._rope.tensor(x, at, exact, shape=x.shape)[0, 0]
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
-        """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
-        starts = torch.tensor([0, position])  # of the key: at 0, and here
+        """Draw the pairs, their parts of the dot product, and the dot product by distance."""
+        starts = torch.tensor([0, position])  # the key at 0 and at its position
         q = self.rotated(QUERY, starts + distance, base)  # (2, D)
         k = self.rotated(KEY, starts, base)  # (2, D)
         start, dot = (q * k).sum(-1).tolist()
@@ -81,7 +81,7 @@ def _pairs(vector: Tensor) -> Tensor:
 
 
 def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
-    """Draw each pair of q and k (D,) as it is rotated, and dashed as it was."""
+    """Draw each pair of q and k (D,), rotated, and dashed before rotation."""
     start = {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
     rotated = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
     speeds = [base ** (-i / len(start["q"])) for i in range(len(start["q"]))]

@@ -1,4 +1,4 @@
-"""Drawings of positions, written as waves and as rotated pairs."""
+"""Drawings of positions, as waves and as rotated pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mha_course.plots.figures import TEXT, TITLE, new_figure, signed_colormap
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
-    """Draw an encoding of positions (S, C) in colours, and up to four of its channels as waves."""
+    """Draw a position encoding (S, C) in colours, and up to four of its channels as waves."""
     figure = new_figure(11, 4)
     grid, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
     positions, width = map(range, encoding.shape)
@@ -40,7 +40,7 @@ def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
 
 
 def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
-    """Draw which of the channels of a head, width is D, make a pair in both layouts of RoPE."""
+    """Draw which channels of a head of width D form pairs in both layouts of RoPE."""
     ax = ax or new_figure(8.5, 2.2).subplots()
     colors = sns.color_palette("colorblind", width // 2)
     half_split = [n % (width // 2) for n in range(width)]

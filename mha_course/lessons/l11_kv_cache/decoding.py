@@ -1,4 +1,4 @@
-"""Decoding token by token, with a cache and without, and what it costs.
+"""Decoding token by token, with and without a cache, and what it costs.
 
 Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / H.
 """
@@ -18,7 +18,7 @@ from mha_course.masks import causal_mask
 
 
 def splits(tokens: int) -> list[tuple[int, ...]]:
-    """List every way to cut a number of tokens into chunks, in order.
+    """List every way to cut a number of tokens into consecutive chunks.
 
     >>> splits(3)
     [(3,), (2, 1), (1, 2), (1, 1, 1)]
@@ -29,10 +29,9 @@ def splits(tokens: int) -> list[tuple[int, ...]]:
 
 
 def with_cache(module: AttentionModule, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
-    """Decode with a cache: the new tokens of each chunk come in, those before it are not computed
-    again.
+    """Decode with a cache: each chunk brings new tokens, and earlier ones are not recomputed.
 
-    Args: x (B, S, C); chunks are lengths that add up to S, by default each token alone.
+    Args: x (B, S, C); chunks are lengths that add up to S, by default 1 each.
     Returns: out (B, S, C). Raises: ShapeError.
     """
     tokens = x.size(1)
@@ -47,7 +46,7 @@ def with_cache(module: AttentionModule, x: Tensor, chunks: Sequence[int] | None 
 
 
 def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Return how much row t of the context depends on q, k and v of each token s, by gradients.
+    """Return how strongly row t of the context depends on each token's q, k and v, by gradients.
 
     Args: q, k, v (1, 1, S, D), one sentence and one head; mask (S, S), True = may attend.
     Returns: for "q", "k" and "v" a table (S, S) of lengths of d(sum of context t) / d(token s).
@@ -65,10 +64,9 @@ def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
 
 
 def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]:
-    """Count the FLOPs for the last token of one sentence: with a cache, and without
-    one.
+    """Count the FLOPs for one sentence's last token, with and without a cache.
 
-    A multiply-add counts as 2. Raises: ShapeError when num_heads does not divide d_model.
+    A multiply-add counts as 2. Raises: ShapeError unless num_heads divides d_model.
     """
     mha = MultiHeadAttention(d_model, num_heads, bias=False)
     x = torch.zeros(1, tokens, d_model)

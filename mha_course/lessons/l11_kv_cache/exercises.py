@@ -17,7 +17,7 @@ from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 R = 9  # width of a latent
-UNITS = (2**10, 2**20, 2**30, 10**3, 10**6, 10**9)  # into which bytes are often converted
+UNITS = (2**10, 2**20, 2**30, 10**3, 10**6, 10**9)  # units that bytes are often converted to
 
 
 def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
@@ -29,10 +29,8 @@ def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
 
 
 def _makes_keys(operations: Sequence[Operation], q: Tensor, w_uk: Tensor, latent: Tensor) -> bool:
-    """Find numbers of keys in what is computed with, as many at least as one key has, or a tensor
-    of the size of all keys.
-    """
-    if q.dtype != torch.float64:  # in which numbers hardly meet by chance
+    """Find keys among the operands, at least one whole key, or a tensor as large as all keys."""
+    if q.dtype != torch.float64:  # where chance matches are unlikely
         return False
     keys = (latent[:, None] @ w_uk.mT).flatten()  # B H S D numbers
     if any(math.prod(operation.output) == keys.numel() for operation in operations):
@@ -59,7 +57,7 @@ def _caches() -> tuple[Tensor, Tensor]:
 
 
 def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Put what is new after the caches on an axis."""
+    """Append the new keys and values to the caches along an axis."""
     return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
 
 
@@ -99,7 +97,7 @@ def _newest(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def _read(
     pages: Tensor, table: Tensor, length: int, order: Callable[[Tensor], Tensor] = torch.clone
 ) -> Tensor:
-    """Gather pages in another order than the table's."""
+    """Gather pages in an order other than the table's."""
     return caching.gather_pages(pages, order(table[: math.ceil(length / pages.size(2))]), length)
 
 
@@ -269,19 +267,19 @@ MISTAKES = [
 
 def _drawn_heads(d: Draw) -> tuple[Tensor, int]:
     num_kv_heads = d.H - 1 or 1
-    times = (2, 3, 1, 5)[d.number % 4]  # 1 where each query head has its own
+    times = (2, 3, 1, 5)[d.number % 4]  # 1 if each query head has its own
     return d.normal(d.B, num_kv_heads, d.S, d.D), num_kv_heads * times
 
 
 def _drawn_caches(d: Draw) -> tuple[Any, ...]:
-    """Return a new token, the caches, which are empty once, weights and the number of heads."""
+    """Return a new token, the caches (in one case empty), weights and the number of heads."""
     length = 0 if d.kind == "one query" else d.S
     caches = (d.normal(d.B, d.H, length, d.D), d.normal(d.B, d.H, length, d.D))
     return d("B1C"), *caches, *d.matrices("CC", "CC", "CC", "CC"), d.H
 
 
 def _drawn_pages(d: Draw) -> tuple[Tensor, Tensor, int]:
-    """Return pages of d.T tokens, and a table that goes on behind those of the text, if it has
+    """Return pages of d.T tokens, and a table that lists more than the text's pages, if there are
     several.
     """
     count = min(d.S, d.O)
@@ -344,8 +342,8 @@ EXERCISES = [
     ),
     Exercise(
         caching.kv_cache_bytes,
-        "What is kept for one token in one layer, and how many numbers is that?",
-        "Multiply the sizes of everything that is kept. Keys and values are two things.",
+        "What is cached for one token in one layer, and how many numbers is that?",
+        "Multiply all the sizes. Both keys and values are cached.",
         "Each layer keeps two tensors (B, H_kv, S, D), and each number takes bytes_per_value "
         "bytes. The result is an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",

@@ -1,4 +1,4 @@
-"""What happens to the trained model when its heads have to share keys and values.
+"""What happens to the trained model if its heads have to share keys and values.
 
 Axes: G key-value heads.
 """
@@ -21,7 +21,7 @@ RELATIONS = ("pronoun", "adjective", "state")
 def group_kv_heads(model: MaskedWordModel, num_kv_heads: int) -> MaskedWordModel:
     """Return a copy with fewer key-value heads in each layer, each the mean of a group.
 
-    Raises: ShapeError when they do not divide the heads. Reference: Ainslie et al. 2023, GQA,
+    Raises: ShapeError unless they divide the heads. Reference: Ainslie et al. 2023, GQA,
         section 2.1, figure 4.
     """
     grouped = copy.deepcopy(model)
@@ -32,8 +32,7 @@ def group_kv_heads(model: MaskedWordModel, num_kv_heads: int) -> MaskedWordModel
 
 
 def uptrain(model: MaskedWordModel, share: float = SHARE) -> MaskedWordModel:
-    """Return a copy that was trained for a share of the steps that the shipped model had, on one
-    thread.
+    """Return a copy trained for a fraction of the shipped model's steps, on one thread.
 
     Reference: Ainslie et al. 2023, GQA, sections 2.1 and 3.1.
     """
@@ -45,6 +44,6 @@ def uptrain(model: MaskedWordModel, share: float = SHARE) -> MaskedWordModel:
 
 
 def guesses(model: MaskedWordModel) -> list[float]:
-    """Return the share of right guesses of hidden words, by relation, in 500 held-out sentences."""
+    """Return the fraction of hidden words guessed right, by relation, in 500 held-out sentences."""
     texts = sentences(500, "test", seed=2)
     return [round(float(accuracy(model, texts, name)), 3) for name in RELATIONS]

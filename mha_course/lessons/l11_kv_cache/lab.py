@@ -1,4 +1,4 @@
-"""The lab of lesson 11: how many bytes a KV cache takes, compared with the weights."""
+"""The lab of lesson 11: how many bytes a KV cache takes compared with the weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ TOKENS = tuple(1024 * 2**power for power in range(8))
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 STORED = {"float32": 4, "float16": 2, "int8": 1}
 GIB = 2**30
-LEAST, MOST = 2.0**-8, 2.0**17  # GiB: all that the controls can make
+LEAST, MOST = 2.0**-8, 2.0**17  # GiB: the controls' whole range
 _BY_NAME = {model.name: model for model in MODELS if not model.latent}
 _HEADS = {model.num_heads for model in _BY_NAME.values()}
 _GROUPS = tuple(g for g in range(1, max(_HEADS) + 1) if any(heads % g == 0 for heads in _HEADS))
 
 
 class CacheLab(Lab):
-    """Choose a published model, and see what its cache takes for texts of any length and number.
+    """Choose a published model, and see how large its cache is for texts of any length and number.
 
-    The number of KV heads starts as published, and moves over those that divide the model's heads.
+    The number of KV heads starts as published, and takes values that divide the model's heads.
     Weights are counted in float16.
     """
 
@@ -41,9 +41,7 @@ class CacheLab(Lab):
         super().__init__(controls)
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a new model its own KV heads, and let the slider rest only where they divide the
-        heads.
-        """
+        """Reset KV heads for a new model, and round the slider to a divisor of its heads."""
         model = _BY_NAME[values["model"]]
         groups = values["num_kv_heads"]
         if "model" in moved and "num_kv_heads" not in moved:
@@ -59,7 +57,7 @@ class CacheLab(Lab):
     def draw(
         self, model: str, tokens: int, batch: int, num_kv_heads: int, stored: str
     ) -> tuple[Panels, str]:
-        """Draw cache and weights as bars and along the length of the text, and a table of both."""
+        """Draw cache and weights as bars and against text length, and a table of both."""
         chosen = _BY_NAME[model]
         at = TOKENS.index(tokens)
         options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}

@@ -1,4 +1,4 @@
-"""Sizes of real models, as published, and what their caches take.
+"""Published sizes of real models, and the sizes of their caches.
 
 Each row names its source.
 """
@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 from mha_course.caching import kv_cache_bytes
 
-FLOAT16 = 2  # bytes of a number in float16 and bfloat16
-ROTARY = 64  # numbers of DeepSeek-V3's cache that carry positions, and are only keys
+FLOAT16 = 2  # bytes per number in float16 and bfloat16
+ROTARY = 64  # numbers in DeepSeek-V3's cache that carry positions and serve only as keys
 
 
 class Published(NamedTuple):
     """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text,
     and source.
 
-    If latent is not 0, that many numbers per token and layer are cached in place of keys and
-    values. As many layers as local_layers says keep no more than a window of tokens, and together
-    a state of that many numbers, however long the text is.
+    If latent is not 0, that many numbers per token and layer are cached instead of keys and values.
+    local_layers of the layers cache at most a window of tokens, and together a state of fixed size,
+    however long the text is.
     """
 
     name: str
@@ -39,9 +39,8 @@ class Published(NamedTuple):
 
     @property
     def flops_per_byte(self) -> float:
-        """FLOPs of decoding's attention for each byte of a float16 cache, which is read once."""
-        # q · k and weights · v; a latent is read by both, and lends the values all but its rotary
-        # part
+        """FLOPs of decoding's attention for each byte of a float16 cache, read once."""
+        # q · k and weights · v; both read a latent, the values without its rotary part
         numbers = 2 * self.latent - ROTARY if self.latent else 2 * self.head_dim
         return 2 * self.num_heads * numbers * self.layers / self.cache_bytes(1)
 
@@ -58,7 +57,7 @@ class Published(NamedTuple):
         num_kv_heads: int | None = None,
         bytes_per_value: int = FLOAT16,
     ) -> int:
-        """Bytes of its cache for a number of tokens, perhaps with other key-value heads."""
+        """Bytes of its cache for a number of tokens, optionally with other key-value heads."""
         if self.latent and num_kv_heads is None:
             return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
@@ -144,8 +143,8 @@ def length(tokens: int) -> str:
 def table(
     lengths: Sequence[int], models: Sequence[Published] = MODELS
 ) -> tuple[list[str], list[list[str | int]]]:
-    """Return the heads of columns, and a row for each model: its sizes, its cache at these lengths,
-    and its weights.
+    """Return column headings, and a row for each model: its sizes, its cache at these lengths, and
+    its weights.
     """
     heads = ["model", "L", "H", "G", "D", *map(length, lengths), "weights"]
     rows: list[list[str | int]] = []
@@ -160,7 +159,7 @@ def table(
 
 
 def sources() -> str:
-    """Write the source of each model's sizes, one paragraph a model."""
+    """Write the source of each model's sizes, a paragraph for each."""
     paragraph = textwrap.TextWrapper(width=88, subsequent_indent="    ", break_on_hyphens=False)
     models = MODELS + WITH_LOCAL_LAYERS
     return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in models)

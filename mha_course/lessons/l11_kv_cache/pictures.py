@@ -20,8 +20,7 @@ from mha_course.plots.inputs import as_array, numbered
 
 
 def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Sequence[str]) -> Figure:
-    """Draw what the newest token needs: one query, and the keys and values of all tokens, kept and
-    new.
+    """Draw what the newest token needs: one query, and all tokens' keys and values, cached and new.
 
     Args: q (D,) and weights (S,) of the newest token, k and v (S, D) of all; names are the S
         tokens, the newest last.
@@ -55,7 +54,7 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
 
 
 def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
-    """Colour rows of numbers, frame the last, which is new, and leave missing rows empty."""
+    """Colour rows of numbers, frame the new one at the end, and leave missing rows empty."""
     limit = float(np.nanmax(np.abs(numbers)))
     rows, columns = numbers.shape
     colors: dict[str, Any] = {"cmap": signed_colormap(), "vmin": -limit, "vmax": limit}

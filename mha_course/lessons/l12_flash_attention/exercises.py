@@ -26,7 +26,7 @@ COMPUTES = MAXIMA | EXPONENTIALS | {"sum", "mean", "cumsum", "sub", "sub_"}
 
 
 def _operands(operations: Sequence[Operation]) -> Iterator[Tensor]:
-    """Yield the tensors that are computed with, not those that are only copied or cut."""
+    """Yield the operands of computations, but not tensors that are only copied or sliced."""
     for operation in operations:
         if operation.name in COMPUTES:
             yield from operation.inputs
@@ -35,11 +35,11 @@ def _operands(operations: Sequence[Operation]) -> Iterator[Tensor]:
 def _holds_too_many_scores(
     operations: Sequence[Operation], q: Tensor, k: Tensor, v: Tensor, size: int
 ) -> bool:
-    """Return True where scores of more keys than a block has are in one tensor, or blocks of all
-    keys in several.
+    """Return True if one tensor has scores of more keys than a block, or several tensors together
+    have those of all keys.
 
-    Smaller blocks than were asked for hold less, and are let pass; so are a table of one number for
-    each block, contexts that are packed with their maximum and sum, and contexts of merged heads.
+    Smaller blocks than asked for are fine; so are a table with one number per block, contexts
+    packed with their maximum and sum, and contexts of merged heads.
     """
     tokens, keys, dim = q.size(2), k.size(2), q.size(3)
     no_scores = {-(-keys // size), dim, dim + 1, dim + 2}  # widths
@@ -62,26 +62,26 @@ def _is_library_kernel(operations: Sequence[Operation], *_: Any) -> bool:
 
 
 def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) -> bool:
-    """Return True where something is computed of all keys at once."""
+    """Return True if anything is computed from all keys together."""
     return any(x.shape[-1:] == scores.shape[-1:] for x in _operands(operations))
 
 
 def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> bool:
-    """Return True where the maximum of all blocks is known before the first exponential: only a
-    second pass over them can then make the sum.
+    """Return True if the maximum over all blocks comes before the first exponential: the sum then
+    takes a second pass.
     """
     names = [operation.name for operation in operations]
     maxima = [at for at, name in enumerate(names) if name in MAXIMA]
     exponentials = [at for at, name in enumerate(names) if name in EXPONENTIALS]
     blocks = -(-scores.size(-1) // size)
-    # All blocks in one tensor are read once, and take two exponentials: theirs and the factors'.
+    # All blocks in one tensor are read once, and need two exponentials: theirs and the factors'.
     if not maxima or not 2 < blocks <= len(exponentials):
         return False
     return maxima[-1] < exponentials[0]
 
 
 def _leaves_torch(operations: Sequence[Operation], x: Tensor, *others: Any) -> bool:
-    """Return True where all keys go to NumPy or to a list at once."""
+    """Return True if all keys go to NumPy or to a list together."""
     keys = others[0].size(2) if len(others) > 1 else x.size(-1)
     return any(
         keys in x.shape[-2:] and x.is_floating_point()
@@ -92,7 +92,7 @@ def _leaves_torch(operations: Sequence[Operation], x: Tensor, *others: Any) -> b
 
 
 def _has_no_such_block(operations: Sequence[Operation], scores: Tensor, *others: Any) -> bool:
-    """Return True where nothing is computed of a tensor with an axis as long as a block."""
+    """Return True if no operand has an axis as long as a block."""
     return not any(others[-1] in x.shape for x in _operands(operations))
 
 
@@ -113,12 +113,12 @@ def _shrunk(old: Tensor, new: Tensor) -> Tensor:
 
 
 def _last_maximum_returned(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the new maximum of the last block and its sum, with all sums before it lost."""
+    """Return the last block's new maximum and its sum, losing all earlier sums."""
     last = scores.split(size, -1)[-1]
     return flash.online_softmax(last, size)
 
 
-# The first maximum, the next, what rescales the sum, what is subtracted, and which maximum is kept.
+# The first maximum, the next, the sum's factor, the number subtracted, and the maximum kept.
 OWN_STEPS = {
     "start": lambda: -math.inf,
     "larger": torch.maximum,
@@ -127,7 +127,7 @@ OWN_STEPS = {
     "relative": torch.sub,
     "kept_maximum": _second,
 }
-# What rescales the context, and what is done to it in the loop and after it.
+# The context's rescaling factor, and what is done to it in the loop and after it.
 CONTEXT_STEPS = {
     "shrink_context": _shrunk,
     "divide_block": lambda mixed, total: mixed,
@@ -136,7 +136,7 @@ CONTEXT_STEPS = {
 
 
 def _build_online(steps: Steps) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """Put the loop over the blocks of a row together."""
+    """Assemble the loop over a row's blocks."""
     s = Steps(**OWN_STEPS | vars(steps))
 
     def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -154,7 +154,7 @@ def _build_online(steps: Steps) -> Callable[[Tensor, int], tuple[Tensor, Tensor]
 
 
 def _zero_kept_but_put_back(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Keep 0 for -inf, and return -inf where nothing has been seen."""
+    """Keep 0 for -inf, and return -inf if nothing was visible."""
     zero_kept = Steps(kept_maximum=lambda _, new: _finite(new))
     largest, total = _build_online(zero_kept)(scores, size)
     return largest.where(total > 0, -math.inf), total
@@ -194,14 +194,14 @@ def _kept(*_: Tensor) -> Tensor:
 
 
 def _softmax_of_blocks(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
-    """Add up the contexts of the blocks, each with a softmax of its own."""
+    """Add up the blocks' contexts, each with its own softmax."""
     pairs = zip(k.split(size, 2), v.split(size, 2), strict=True)
     contexts = [attention(q, keys, values)[0] for keys, values in pairs]
     return torch.stack(contexts).sum(0)
 
 
 def _log_sums_added(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
-    """Merge the contexts of the blocks by log-sum-exps that are added up like sums."""
+    """Merge the blocks' contexts by log-sum-exps that are added up like sums."""
     context, log_sum = torch.zeros_like(q), None
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
         scores = q @ keys.mT / math.sqrt(q.size(-1))
@@ -227,17 +227,17 @@ def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def _negative_scores() -> tuple[Tensor, int]:
-    """Return scores below 0, sentence 0's far below, some of them hidden, but no whole block."""
+    """Return scores below 0, far below in sentence 0, with some hidden, but no whole block."""
     scores = -1 - draw(B, H, T, 14, seed=2).abs()
     scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
-    # They differ in float32 as well, and by so much that a log-sum-exp is the largest of its row.
+    # They differ even in float32, enough for a log-sum-exp to be the largest in its row.
     low = -1e5 - 32 * scores[0].flatten().argsort().argsort().view_as(scores[0])
     scores[0] = low.where(scores[0].isfinite(), -math.inf)
     return scores, 3
 
 
 def _first_block_hidden() -> tuple[Tensor, int]:
-    """Return scores below 0; for some queries the first block is hidden, for others a later one."""
+    """Return scores below 0; some queries have their first block hidden, others a later one."""
     scores = -1 - 3 * draw(B, H, T, 11, seed=3).abs()
     scores[0, :, 1:, :4] = -math.inf
     scores[1, :, :2, 4:8] = -math.inf
@@ -245,9 +245,9 @@ def _first_block_hidden() -> tuple[Tensor, int]:
 
 
 def _first_keys_hidden() -> tuple[Tensor, Tensor, Tensor, int]:
-    """Return keys of which the first two blocks are hidden for some queries: their last number is
-    -inf, which meets 1 in those queries. All other scores are far from 0, and exact in float32; the
-    values are small, because a log-sum-exp of such scores is less exact.
+    """Return keys whose first two blocks are hidden from some queries: their last number, -inf,
+    meets a 1 in those queries. All other scores are far from 0 and exact in float32; the values are
+    small, since a log-sum-exp of such scores is less exact.
     """
     q, k = ((4 * draw(B, H, n, 4, seed=n)).round() / 4 for n in (7, 52))
     v = draw(B, H, 52, 4, seed=3) / 64
@@ -259,7 +259,7 @@ def _first_keys_hidden() -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def _partials(scores: Tensor, v: Tensor, shares: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Attend to each of several shares of the keys by itself."""
+    """Attend to each of several parts of the keys separately."""
     maxima, sums, contexts = [], [], []
     for keys, values in zip(scores.chunk(shares, -1), v.chunk(shares, 2), strict=True):
         largest, total = flash.online_softmax(keys, keys.size(-1))
@@ -271,7 +271,7 @@ def _partials(scores: Tensor, v: Tensor, shares: int) -> tuple[Tensor, Tensor, T
 
 
 def _some_are_empty() -> tuple[Tensor, Tensor, Tensor]:
-    """Return partial results of which some are empty, and for two queries all."""
+    """Return partial results, some of them empty, and all of them for two queries."""
     scores = 2 * draw(B, H, T, 21, seed=4)
     scores[0, :, 1:3, :7] = -math.inf
     scores[1, 2, :, 7:] = -math.inf
@@ -286,7 +286,7 @@ def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
 def _weighted(
     maxima: Tensor, sums: Tensor, contexts: Tensor, factor: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Merge partial results whose sums are multiplied by another factor."""
+    """Merge partial results with their sums multiplied by another factor."""
     shares = sums * factor(maxima, maxima.amax(0))
     return (shares[..., None] * contexts).sum(0) / shares.sum(0)[..., None]
 
@@ -431,7 +431,7 @@ MISTAKES = [
 def in_three_axes(answer: Callable[..., Any], scores: Tensor, size: int) -> Any:
     """Return maxima and sums as (B, H, T), also for scores (T, S).
 
-    A maximum of -inf gets no gradient: code may give it to any of the keys, which are all alike.
+    A maximum of -inf gets no gradient: any of the equal keys could get it.
     """
 
     def with_axes(x: Any) -> Any:
@@ -502,7 +502,7 @@ EXERCISES = [
             d.picks.choice((1, 2, 3, 5)),
         ),
         axes={"maximum": "B H T", "sum": "B H T"},
-        # Gradients of logaddexp are NaN where a whole block is hidden.
+        # Gradients of logaddexp are NaN if a whole block is hidden.
         allows=("no gradient",),
         run=in_three_axes,
         steps=("online_softmax", *OWN_STEPS),
@@ -587,7 +587,7 @@ EXERCISES = [
         ],
         drawn=_drawn_partials,
         axes="B H T D",
-        allows=("nan gradient",),  # 0 / 0 that is put right afterwards
+        allows=("nan gradient",),  # 0 / 0, fixed afterwards
         done="You can split the keys into shares and merge the results. Merge in two steps, pairs "
         "first: the result is the same.",
     ),

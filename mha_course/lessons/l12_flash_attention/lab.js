@@ -12,7 +12,7 @@ import { outlineOf } from "../../widgets/matrix.js";
  * @typedef {object} Tiles
  * @property {[number, number, number, number][]} tiles Row, column, rows and columns of each, in their order.
  * @property {number} at Which of them is held.
- * @property {boolean} causal Whether keys behind the query are hidden.
+ * @property {boolean} causal Whether keys after the query are hidden.
  */
 
 const [HELD, GONE, COMING, NEVER] = ["held", "gone", "coming", "never"];
@@ -59,7 +59,7 @@ class TiledMatrix extends Matrix {
     return svg("path", { class: name, d: outlines.join("") });
   }
 
-  /** A dot in each cell, so that it is not taken for a score of 0. */
+  /** A dot in each cell, so that it does not look like a score of 0. */
   dotsIn([row, column, rows, columns]) {
     const { box, cell } = this.plan;
     const dotAt = (_, i) => {

@@ -1,4 +1,4 @@
-"""The lab of lesson 12: attention tile by tile, with the running numbers of each row."""
+"""The lab of lesson 12: attention tile by tile, with each row's running maximum and sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMING = {"hatch": "..", "facecolor": "#ffffff", "edgecolor": FADED, "linewidth"
 
 
 class TilingLab(Lab):
-    """Step through the tiles of a table of scores: which one is held, and what each row remembers.
+    """Step through the tiles of a score matrix: which one is loaded, and what each row keeps.
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
@@ -53,13 +53,13 @@ class TilingLab(Lab):
         )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Stay at the last tile if there are no more, and begin again if the tiles change."""
+        """Stay at the last tile if there are no more, and restart if the tiles change."""
         anew = "tile" not in moved and {"size", "causal"} & moved.keys()
         last = len(self._tiles(values["size"], values["causal"]))
         return {**values, "tile": 1 if anew else min(values["tile"], last)}
 
     def draw(self, tile: int, size: int, causal: bool) -> tuple[Panels, str]:
-        """Draw the tile that is held, where it is, and the running numbers of all rows."""
+        """Draw the current tile, its position, and the running numbers of all rows."""
         tiles = self._tiles(size, causal)
         rows, columns = tiles[tile - 1]
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)
@@ -96,7 +96,7 @@ class TilingLab(Lab):
         return flash.blocks(len(self._tokens), len(self._tokens), size, causal=causal)
 
     def picture(self) -> Figure:
-        """Draw the panels, and which tiles are gone, held, to come and hidden."""
+        """Draw the panels, and which tiles are done, current, to come and hidden."""
         figure = super().picture()
         ax = figure.axes[0]
         scores = self._panels[0]
@@ -152,7 +152,7 @@ class TilingLab(Lab):
         )
 
     def _reading(self, rows: slice, steps: Sequence[Running], *, first: bool) -> str:
-        """Read the row whose sum shrinks most."""
+        """Describe the row whose sum shrinks most."""
         if first:
             return "The first tile of these rows: each begins with the maximum that it finds."
         t, step = min(

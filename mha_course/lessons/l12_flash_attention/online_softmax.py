@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Running(NamedTuple):
-    """One row after one more block: where it is, the maximum so far, and the sum's parts."""
+    """One row after one more block: its position, the maximum so far, and the sum's parts."""
 
     first: int
     last: int
@@ -20,7 +20,7 @@ class Running(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The running sum: what was there, shrunk, and the block's own exponentials."""
+        """The running sum: the old sum, rescaled, plus the block's exponentials."""
         return self.before * self.shrink + self.added
 
 

@@ -1,4 +1,4 @@
-"""Drawings of attention in blocks: one row of its softmax, its traffic, and its sizes."""
+"""Drawings of attention in blocks: one row's softmax, its memory traffic, and its sizes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
 
 
 def online_softmax(scores: Tensor, block_size: int) -> Figure:
-    """Draw one row in blocks: scores and running maximum, and under each block how the sum goes on.
+    """Draw one row in blocks: scores and running maximum, and how each block updates the sum.
 
-    Args: scores (S,) of one query; block_size is how many of them are held at once.
+    Args: scores (S,) of one query; block_size is how many of them are loaded at a time.
     """
     figure = new_figure(11, 4.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.1))
@@ -73,7 +73,7 @@ def _draw_sums(ax: Axes, steps: Sequence[Running]) -> None:
 
 
 def memory_traffic() -> Figure:
-    """Draw what moves between a GPU's slow memory and its fast one, unfused and fused."""
+    """Draw the traffic between a GPU's slow and fast memory, unfused and fused."""
     figure = new_figure(11, 3.6)
     left, right = figure.subplots(1, 2)
     steps = ((0.6, "q, k"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))
@@ -100,16 +100,16 @@ def memory_traffic() -> Figure:
             box(ax, (x - 0.42, 1.66), 0.84, 0.5, name, color=color)
         ax.set(xlim=(-0.05, 4.55), ylim=(-0.1, 2.7))
         ax.axis("off")
-    # between weights and context, down to their product
+    # between weights and context, at the height of their product
     box(left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff")
     arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure
 
 
 def to_scale(tokens: int, width: int, block_size: int, *, ax: Axes | None = None) -> Axes:
-    """Draw what one head computes, to scale, and one block of its scores and of its weights.
+    """Draw one head's matrices to scale, and one block of its scores and of its weights.
 
-    Args: tokens are T = S, width is D, block_size is that of a block, in queries and in keys.
+    Args: tokens is T = S, width is D, block_size is a block's number of queries and of keys.
     """
     ax = ax or new_figure(9, 2.5).subplots()
     gap = tokens / 4

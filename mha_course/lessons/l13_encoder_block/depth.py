@@ -1,4 +1,4 @@
-"""What becomes of words and of gradients in a deep stack of blocks that nobody has trained yet.
+"""What happens to words and gradients in a deep stack of untrained blocks.
 
 Axes: N draws, B sentences, S tokens, C = d_model width, L layers, V words in the vocabulary.
 """
@@ -25,38 +25,38 @@ Start = Literal["Xavier", "torch", "GPT-2"]  # how parameters are drawn
 
 
 class Depth(NamedTuple):
-    """Measurements of N draws of L layers: before the first layer and after each, or in each."""
+    """Measurements on N draws of L layers: before the first layer and after each, or in each."""
 
     cosine: Tensor  # (N, L+1): the mean cosine between two words of a sentence
     rms: Tensor  # (N, L+1): the root of the mean square of x
     at_x: Tensor  # (N, L+1): the length of the gradient that reaches x there
-    at_weights: Tensor  # (N, L): the same at the last matrix of the feed-forward part
+    at_weights: Tensor  # (N, L): the same at the feed-forward part's last matrix
 
 
 def bare(block: EncoderBlock, x: Tensor) -> Tensor:
-    """Let each part replace what it reads."""
+    """Let each part replace its input."""
     return block.feed_forward(block.attention(x)[0])
 
 
 def norms_alone(block: EncoderBlock, x: Tensor) -> Tensor:
-    """Norm what each part reads, and let it replace that."""
+    """Normalise each part's input, and let the part replace it."""
     return block.feed_forward(block.norm2(block.attention(block.norm1(x))[0]))
 
 
 def sums_alone(block: EncoderBlock, x: Tensor) -> Tensor:
-    """Add to the stream what each part makes of it, without norms."""
+    """Add each part's output to the stream, without norms."""
     x = x + block.attention(x)[0]
     return x + block.feed_forward(x)
 
 
 def pre_norm(block: EncoderBlock, x: Tensor) -> Tensor:
-    """Add what each part makes of a normed copy."""
+    """Add each part's output on a normalised copy."""
     x = x + block.attention(block.norm1(x))[0]
     return x + block.feed_forward(block.norm2(x))
 
 
 def post_norm(block: EncoderBlock, x: Tensor) -> Tensor:
-    """Add what each part makes, and norm the sum."""
+    """Add each part's output, and normalise the sum."""
     x = block.norm1(x + block.attention(x)[0])
     return block.norm2(x + block.feed_forward(x))
 
@@ -69,13 +69,13 @@ def measure(
     draws: int = 10,
     start: Start = "Xavier",
 ) -> Depth:
-    """Send random words through untrained blocks and a gradient back, once for each draw.
+    """Send random words through untrained blocks, and a gradient back, once for each draw.
 
-    The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes
-    logits of them, and the loss is the cross-entropy with words drawn at random.
-    The blocks are drawn as start says. All in float64 on the CPU.
+    The words are unit-normal (B, S, C). A last Linear, after a norm if last_norm is set, turns them
+    into logits, and the loss is the cross-entropy with random words. start says how the blocks are
+    initialised. All in float64 on the CPU.
 
-    Args: ``wiring(block, x)`` runs one block; num_layers is L, draws how often, both at least 1.
+    Args: ``wiring(block, x)`` runs one block; num_layers is L, draws is N, both at least 1.
 
     Words drawn at random have little in common:
 
@@ -87,10 +87,10 @@ def measure(
 
 
 def blocks(num_layers: int, start: Start = "Xavier") -> list[EncoderBlock]:
-    """Return untrained blocks in float64, drawn as Glorot and Bengio (2010) say, or in another way.
+    """Return untrained blocks in float64, initialised as in Glorot and Bengio (2010), or otherwise.
 
-    "torch" leaves what torch drew. "GPT-2" draws with a spread of 0.02, divided by the root of the
-    number of sums in matrices whose results are added (Radford et al. 2019, section 2.3).
+    "torch" keeps torch's initialisation. "GPT-2" has standard deviation 0.02, divided by the root
+    of the number of sums in matrices whose results are added (Radford et al. 2019, section 2.3).
     """
     stack = [EncoderBlock(WIDTH, HEADS, INNER).double() for _ in range(num_layers)]
     if start == "torch":
@@ -112,7 +112,7 @@ def mean_cosine(x: Tensor) -> float:
     >>> round(mean_cosine(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])), 3)
     0.707
     """
-    # bare stacks shrink below the 1e-12 that F.normalize divides by otherwise
+    # bare stacks shrink below F.normalize's default eps of 1e-12
     unit = F.normalize(x, dim=-1, eps=1e-30)  # (B, S, C)
     cosines = unit @ unit.mT  # (B, S, S)
     different = ~torch.eye(x.size(1), dtype=torch.bool)

@@ -31,7 +31,7 @@ def encoder_block(
     norm1: Callable[[Tensor], Tensor],
     norm2: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Add what attention finds, then what feed_forward makes of it, each from a normed copy."""
+    """Add attention's output, then feed_forward's, each computed from a normalised copy."""
     x = x + attention(norm1(x))  # (B, S, C)
     return x + feed_forward(norm2(x))  # (B, S, C)
 
@@ -48,7 +48,7 @@ def wire(answer: Callable[..., Any], x: Tensor, first: Tensor, second: Tensor) -
 
 
 def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None, str] | None:
-    """Find a part that the block does without."""
+    """Find a part that the block never calls."""
     called = set()
 
     def watched(x: Tensor, *parts: Part) -> Any:
@@ -72,7 +72,7 @@ def _norm(
     beta: bool = True,
     own_eps: float | None = None,
 ) -> Callable[..., Tensor]:
-    """Return layer_norm with another axis, variance or place of eps, or without a part."""
+    """Return layer_norm with another axis, variance or placement of eps, or without a part."""
 
     def layer_norm(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
         eps = eps if own_eps is None else own_eps
@@ -92,7 +92,7 @@ def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
 
 
 def _clamped(answer: Callable[..., Any], x: Tensor, g: Tensor, b: Tensor, *_: float) -> Any:
-    """Find eps as a lower bound, which shows where it is larger than the variance."""
+    """Find eps used as a lower bound, which shows if it exceeds the variance."""
     centred = (x - x.mean(-1, keepdim=True)) / x.std()
     if not torch.allclose(answer(centred, g, b, 9.0), g * centred / 3 + b, atol=1e-6):
         return None
@@ -131,7 +131,7 @@ def _in_some_half(wrong: Callable[..., Tensor]) -> list[Callable[..., Tensor]]:
 
 
 def _normed_by(pick: Callable[[Part, Part], tuple[Part, Part]]) -> Callable[..., Tensor]:
-    """Return encoder_block with other norms, picked from the two."""
+    """Return encoder_block with other norms, chosen from the two."""
     return lambda x, attention, feed, *norms: encoder_block(x, attention, feed, *pick(*norms))
 
 

@@ -17,7 +17,7 @@ import { paintCells, palettesOf } from "../../widgets/matrix.js";
 import { makePlayer } from "../../widgets/player.js";
 
 /**
- * @typedef {object} FilmOptions What it gets beside that of every player, whose steps are snapshots.
+ * @typedef {object} FilmOptions Its options besides those of every player; steps are snapshots.
  * @property {string[]} tokens S words.
  * @property {number} column The word that the followed one should find.
  * @property {number} steps How many steps the training has.
@@ -36,7 +36,7 @@ const [WIDE, TALL, LEFT, BELOW] = [264, 96, 24, 16]; // of a picture of curves, 
 const CELL = 9; // pixels of a cell of a map, as in film.css
 const list = (length, made) => Array.from({ length }, (_, i) => made(i));
 
-/** Make a small picture of lines over `steps` steps, all of which have their place before any number is known. */
+/** Make a small picture of lines over `steps` steps, which have their positions before any number is known. */
 function makeCurves(title, count, steps) {
   const lines = list(count, () => svg("path", { class: "line" }));
   const [top, now] = [svg("text", { x: LEFT - 5, y: 12 }), svg("path", { class: "now" })];

@@ -1,4 +1,4 @@
-"""A model's training as a film: what its heads attend to in one sentence, and its loss.
+"""A model's training as a film: its heads' weights in one sentence, and its loss.
 
 Axes: N snapshots, H heads, S tokens of the sentence.
 """
@@ -27,13 +27,13 @@ from mha_course.widgets.player import Player
 
 HERE = Path(__file__).parent
 LAYER = 1  # whose heads are shown
-PAUSE = 70  # milliseconds that a snapshot stays when the film plays
-SENT = 5  # snapshots that go to the browser together while a model trains
+PAUSE = 70  # milliseconds per snapshot when the film plays
+SENT = 5  # snapshots sent to the browser together during training
 WINDOW = 25  # steps over which losses are averaged
 
 
 class TrainingFilm(Player):
-    """Show heads, a sentence with arcs, and the loss: live while a model trains, then a player.
+    """Show heads, a sentence with arcs, and the loss: live during training, then as a player.
 
     Args: model is still untrained, and its heads are the first snapshot; steps is how many it will
         be trained for, every how many lie between two calls of look.
@@ -48,7 +48,7 @@ class TrainingFilm(Player):
         tokens = SENTENCE.split()
         self._row, self._column = tokens.index("it"), tokens.index("cat")
         self._ids, _ = encode([tokens])  # (1, S)
-        self.losses: list[float] = []  # one for each step of the training
+        self.losses: list[float] = []  # one for each training step
         self._frames: list[NDArray[np.uint8]] = []  # N of (H, S, S)
         options = {"tokens": tokens, "column": self._column, "steps": steps, "every": every}
         options["colours"] = [colour.ink for colour in HEAD_COLOURS]
@@ -57,7 +57,7 @@ class TrainingFilm(Player):
         self.look(model, 0)
 
     def recorded(self, loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """Return the same loss function, with its results recorded in the film."""
+        """Return the same loss function, recording its results in the film."""
 
         def recording(*inputs: Any) -> Tensor:
             value = loss(*inputs)
@@ -69,7 +69,7 @@ class TrainingFilm(Player):
     def look(self, model: MaskedWordModel, step: int) -> None:
         """Add a snapshot of the model after a number of steps."""
         if step == 0 and self._frames:
-            return  # it is there already
+            return  # already recorded
         weights = model.attention_weights(self._ids.to(model.device))[LAYER, 0]  # (H, S, S)
         self._frames.append((255 * weights.detach().cpu().numpy()).round().astype("u1"))
         if len(self._frames) % SENT == 1 or step == self.options["steps"]:
@@ -87,8 +87,8 @@ class TrainingFilm(Player):
     def moments(self) -> list[int]:
         """Return four snapshots: the first, the last before the head appears, as it does, the last.
 
-        It appears where *it* first puts half as much on *cat* as it ever does, in the head where it
-        puts most on it in the end; before that it is less than a quarter.
+        It appears where *it* first puts half its maximum weight on *cat*, in the head that puts
+        most there in the end; just before, the weight is below a quarter of the maximum.
         """
         rise = self._to_target()
         appears = int(np.argmax(rise >= rise.max() / 2))
@@ -99,7 +99,7 @@ class TrainingFilm(Player):
         return int(self._frames[-1][:, self._row, self._column].argmax())
 
     def _to_target(self) -> NDArray[np.float64]:
-        """Return the weight that *it* puts on *cat* in the best head, (N,)."""
+        """Return the weight of *it* on *cat* in the best head, (N,)."""
         return self.weights[:, self._best(), self._row, self._column]
 
     def _step(self, snapshot: int) -> int:
@@ -116,7 +116,7 @@ class TrainingFilm(Player):
         return text
 
     def _means(self) -> NDArray[np.float64]:
-        """Return the mean of the last losses at each step, of all at the first ones."""
+        """Return the running mean of the losses at each step."""
         ends = range(1, len(self.losses) + 1)
         return np.array([np.mean(self.losses[max(0, end - WINDOW) : end]) for end in ends])
 
@@ -126,7 +126,7 @@ class TrainingFilm(Player):
         return heads | {"losses": self._means().astype("<f4").tobytes()}
 
     def picture(self) -> Figure:
-        """Draw the row of *it* at four moments, and where these are on the loss curve."""
+        """Draw the row of *it* at four moments, and mark these on the loss curve."""
         figure = plots.new_figure(10.5, 6.4)
         above, below = figure.subplots(2, 1, height_ratios=(2.5, 3))
         rows = self.weights[self.moments, self._best(), self._row]  # (4, S)

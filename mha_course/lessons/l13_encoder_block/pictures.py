@@ -1,6 +1,6 @@
-"""Pictures of an encoder block and its wirings, and of what a norm is over.
+"""Pictures of an encoder block and its wirings, and of the axes of norms.
 
-A block is drawn in pixels of a page; y goes down.
+Blocks are drawn in page pixels; y goes down.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READ = (60, 242, 438)  # y where a stream is read
 
 
 def block_wirings() -> Figure:
-    """Draw both wirings: everything must pass what is on the thick line, the stream."""
+    """Draw both wirings; the thick line is the stream."""
     ax = _canvas(360)
     _draw_block(ax, 36, pre_norm=True)
     _draw_block(ax, 212, pre_norm=False)
@@ -37,7 +37,7 @@ def block_wirings() -> Figure:
 
 
 def block_readings(readings: Sequence[Mapping[str, float]]) -> Figure:
-    """Draw a pre-norm block, and what is read at three places: names and shares from 0 to 1."""
+    """Draw a pre-norm block, and what is read at three points: names and fractions from 0 to 1."""
     ax = _canvas(312)
     stream = 165
     _draw_block(ax, stream, pre_norm=True)
@@ -53,7 +53,7 @@ def block_readings(readings: Sequence[Mapping[str, float]]) -> Figure:
 
 
 def _canvas(width: int) -> Axes:
-    """Make a picture that is narrow enough for a phone."""
+    """Make a figure narrow enough for a phone."""
     ax = plots.new_figure(width / 92, (HEIGHT + 40) / 92).subplots()
     ax.set(xlim=(0, width), ylim=(HEIGHT, -40))
     ax.axis("off")
@@ -88,8 +88,7 @@ def _draw_box(ax: Axes, middle: tuple[int, int], width: int, height: int, name: 
 
 
 def norm_groups(groups: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
-    """Draw which numbers of x (B, S, C) share their mean with one of them, for each way to choose
-    axes.
+    """Draw which numbers of x (B, S, C) share a mean with a given one, for each choice of axes.
 
     Args: groups maps a title to the axes of the mean, such as (2,); shape is B, S, C.
     """

@@ -1,5 +1,4 @@
-"""Snapshots of a masked-word model while it learns: what its heads attend to, before, during and
-after.
+"""Snapshots of what a masked-word model's heads attend to before, during and after training.
 
 Axes: L layers, N sentences, H heads, S tokens of a sentence.
 """
@@ -16,11 +15,11 @@ from mha_course.models import MaskedWordModel
 
 
 class Snapshot(NamedTuple):
-    """A model after some steps, measured on sentences about held-out pairs of nouns."""
+    """A model after some steps, measured on sentences with held-out pairs of nouns."""
 
     step: int
     pronoun: Tensor  # (L, H), each head's mean weight from a pronoun to its noun
-    accuracy: float  # the share of hidden pronouns that are guessed, 0 to 1
+    accuracy: float  # the fraction of hidden pronouns guessed right, 0 to 1
 
     @property
     def best(self) -> tuple[int, int]:
@@ -30,7 +29,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
-    """Take a snapshot of a model after a number of steps; nothing in it changes.
+    """Take a snapshot of a model after a number of steps, without changing it.
 
     >>> from mha_course.example import new_model
     >>> snapshot(new_model(0), 0).pronoun.shape

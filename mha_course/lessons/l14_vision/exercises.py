@@ -17,7 +17,7 @@ def _grid(x: Tensor, n: int) -> Tensor:
 
 
 def _inside_out(order: tuple[int, ...]) -> Callable[[Tensor, int], Tensor]:
-    """Return patchify that cuts each side into n pieces, and brings the axes into an order."""
+    """Return patchify that cuts each side into n pieces, then permutes the axes."""
 
     def patchify(x: Tensor, n: int) -> Tensor:
         grid = x.unflatten(3, (n, -1)).unflatten(2, (n, -1))
@@ -36,7 +36,7 @@ def _four_by_four(x: Tensor, n: int) -> Tensor:
 
 
 def _one_pixel_further(x: Tensor, n: int) -> Tensor:
-    """Cut as many patches, each only a pixel further than the last."""
+    """Cut as many patches, each only one pixel further than the last."""
     patches = F.unfold(x[:, :, : x.size(2) // n + n - 1, : x.size(3) // n + n - 1], n)
     return patches.mT
 

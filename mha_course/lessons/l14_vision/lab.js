@@ -1,4 +1,4 @@
-// The lab of lesson 14: a picture whose patches are as light as their weights, and can be clicked.
+// The lab of lesson 14: a picture whose clickable patches show their weights as brightness.
 
 import { svg } from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";

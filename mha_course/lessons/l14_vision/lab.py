@@ -20,14 +20,14 @@ from mha_course.widgets.labs.panels import Panels
 
 HERE = Path(__file__).parent
 COUNT = 12  # pictures to choose from: a page without a kernel carries all states
-FULL = 255  # the light of a patch: as much as the largest weight of its head
+FULL = 255  # a patch's brightness: scaled by its head's largest weight
 
 
 class PatchLab(Lab):
-    """Choose a picture and a query, and see the weights of its patches as light.
+    """Choose a picture and a query, and see its weights on the patches as brightness.
 
     Args: a ``transformer`` of ``vision``; ``pictures``, of which the first 12 can be chosen;
-        ``picture``, the number of the first one.
+        ``picture``, the index of the one shown first.
     """
 
     _esm = esm("lab.js", folder=HERE)
@@ -58,7 +58,7 @@ class PatchLab(Lab):
         ])  # fmt: skip
 
     def draw(self, picture: int, layer: int, query: int) -> tuple[Panels, str]:
-        """Draw the picture, and again for each head, as light as its weights are large."""
+        """Draw the picture, and again for each head, with weights as brightness."""
         lights = self._lights[layer, picture, :, query].tolist()
         full = [FULL] * len(lights[0])
         titled = {"the image": full, **{f"head {n}": row for n, row in enumerate(lights)}}

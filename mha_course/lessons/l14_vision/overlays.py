@@ -1,4 +1,4 @@
-"""Pictures of images: side by side, cut into patches, and lit by the weights of their patches."""
+"""Pictures of images: side by side, cut into patches, and with weights as brightness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mha_course.plots.figures import SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
 _PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "none"}
-DARK = 0.12  # of its light a patch keeps where its weight is 0
+DARK = 0.12  # brightness of a patch with weight 0
 
 
 def image_grid(images: Mapping[str, Tensor], *, across: int = 4) -> Figure:
@@ -30,9 +30,7 @@ def image_grid(images: Mapping[str, Tensor], *, across: int = 4) -> Figure:
 
 
 def patches(image: Tensor, patch_size: int) -> Figure:
-    """Draw an image (3, height, width) with its patches numbered, and below it the sequence that
-    they become.
-    """
+    """Draw an image (3, height, width) with numbered patches, and their sequence below it."""
     pixels = _pixels(image)
     rows = pixels.shape[0] // patch_size
     columns = pixels.shape[1] // patch_size
@@ -65,12 +63,11 @@ def attention_overlay(
     query: int | None = None,
     across: int = 4,
 ) -> Figure:
-    """Draw an image as it is, and once for each title, each patch as light as its weight is large.
+    """Draw an image, and again for each title with its weights as the patches' brightness.
 
-    Args: image (3, height, width); weights maps a title to one weight for each patch, row by row,
-        of which the largest has full light and 0 the share DARK; grid is rows and columns of
-        patches; query, the patch whose weights they are, is framed; across is how many pictures are
-        in a row.
+    Args: image (3, height, width); weights maps a title to one weight for each patch, row by row;
+        the largest has full brightness, 0 has DARK; grid is rows and columns of patches; query, the
+        patch whose weights they are, is framed; across is the number of pictures per row.
     """
     pixels = _pixels(image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
@@ -104,5 +101,5 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
 
 
 def _pixels(image: Tensor) -> NDArray[np.float64]:
-    """Return an image as matplotlib wants it, (height, width, 3)."""
+    """Return an image in matplotlib's form, (height, width, 3)."""
     return image.permute(1, 2, 0).clamp(0, 1).double().numpy()

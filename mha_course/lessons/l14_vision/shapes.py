@@ -1,5 +1,5 @@
-"""Pictures that the course draws itself: three coloured shapes on a background, with noise. The
-question is about the left and the right one.
+"""Synthetic pictures: three coloured shapes on a background, with noise. The question is about the
+left and the right one.
 
 Axes: B pictures, two of each scene; height and width are in pixels (H is for heads).
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 HEIGHT, WIDTH = 20, 28
-PART = 8  # columns of pixels that each shape may lie in, a whole number of patches
+PART = 8  # columns of pixels for each shape, a whole number of patches
 STARTS = (0, 12, 20)  # the first column of each part
 COLOURS = {
     "red": (0.95, 0.10, 0.10),
@@ -22,7 +22,7 @@ COLOURS = {
 }
 KINDS = ("square", "disc")
 ANSWERS = ("different", "same")
-# in pixels, but for the noise
+# pixel values before noise
 _HALF = 3.0
 _RADIUS = 3.4
 _MARGIN = 3.5
@@ -30,7 +30,7 @@ _NOISE = 0.08
 
 
 class Pictures(NamedTuple):
-    """Images, the right answers, and what the shapes are, from left to right."""
+    """Images, the right answers, and the shapes from left to right."""
 
     images: Tensor  # (B, 3, height, width), from 0 to 1
     same: Tensor  # (B,), 1 where the left and the right shape have one colour
@@ -50,10 +50,10 @@ class Pictures(NamedTuple):
 
 
 def draw(count: int, generator: torch.Generator) -> Pictures:
-    """Draw pictures; the same generator draws the same ones.
+    """Draw pictures, reproducibly from a generator's state.
 
-    Pictures 2n and 2n + 1 hold the same patches in two orders, with different answers: two shapes
-    have one colour, and the third is in the middle of one picture, and at the side of the other.
+    Pictures 2n and 2n + 1 have the same patches in two orders, with different answers: two shapes
+    share a colour, and the third is in the middle in one picture and at the side in the other.
     """
     dice: dict[str, Any] = {"generator": generator, "device": generator.device}
     scenes = (count + 1) // 2
@@ -62,7 +62,7 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
     colours = torch.stack((twice, once, twice), dim=1)  # (B, 3)
     kinds = torch.randint(0, len(KINDS), (scenes, 3), **dice)  # (B, 3)
     images, covered = _paint(colours, kinds, dice)
-    # by how many parts each picture of a pair is turned: none, and one or two, in either order
+    # how many parts each picture of a pair is rotated by: 0 in one, 1 or 2 in the other
     shifts = torch.randint(1, 3, (scenes, 1), **dice).expand(-1, 2).clone()  # (B, 2)
     shifts.scatter_(1, torch.randint(0, 2, (scenes, 1), **dice), 0)
     order = (torch.arange(3, device=generator.device) + shifts.flatten()[:, None]) % 3
@@ -77,7 +77,7 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
 
 
 def _columns(order: Tensor) -> Tensor:
-    """Return which column of pixels goes where if the parts are in this order, (B, width)."""
+    """Return the source of each column of pixels if the parts are in this order, (B, width)."""
     columns = torch.arange(WIDTH, device=order.device).repeat(len(order), 1)
     starts = torch.tensor(STARTS, device=order.device)
     within = torch.arange(PART, device=order.device)
@@ -87,7 +87,7 @@ def _columns(order: Tensor) -> Tensor:
 
 
 def _paint(colours: Tensor, kinds: Tensor, dice: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Paint three shapes at random places of their parts.
+    """Paint three shapes at random positions in their parts.
 
     Returns: images (B, 3, height, width) and which pixels a shape covers, (B, height, width).
     """

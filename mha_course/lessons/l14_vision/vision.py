@@ -1,9 +1,7 @@
-"""Images as sequences: patches, a class token, a small vision transformer, and what its class token
-attends to.
+"""Images as sequences: patches, a small vision transformer, and what its class token attends to.
 
 Axes: B images, height and width in pixels, patch the side of a patch, N patches in rows and
-columns, L layers, H heads, S = N + 1 tokens, C = d_model width; answers and colours count
-themselves.
+columns, L layers, H heads, S = N + 1 tokens, C = d_model width; also answers and colours.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from mha_course.models import Encoder, EncoderBlock, seeded, train
 PATCH = 4
 STEPS, RATE = 500, 5e-3  # of training
 GRID = shapes.HEIGHT // PATCH, shapes.WIDTH // PATCH
-# taken from every pixel, so that numbers are around 0, as the initialisation of a Linear assumes
+# subtracted from every pixel to centre numbers around 0, as a Linear's initialisation assumes
 _GREY = 0.5
 
 
@@ -42,7 +40,7 @@ def unpatchify(patches: Tensor, patch_size: int, columns: int) -> Tensor:
 
 
 def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
-    """Put the same token (C,) before every image's patches, (B, N, C) -> (B, N + 1, C)."""
+    """Put the same token (C,) before each image's patches, (B, N, C) -> (B, N + 1, C)."""
     first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)
     return torch.cat((first, patches), dim=1)  # (B, N+1, C)
 
@@ -50,7 +48,7 @@ def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
 class VisionTransformer(nn.Module):
     """Read an image as a sequence of patches after a class token, and answer from the class token.
 
-    Raises: ShapeError for images of another size than those of ``shapes``.
+    Raises: ShapeError for images not of the size of those in ``shapes``.
     Reference: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words, section 3.1.
     """
 
@@ -65,7 +63,7 @@ class VisionTransformer(nn.Module):
 
     @property
     def blocks(self) -> list[EncoderBlock]:
-        """The encoder's blocks, from the input on."""
+        """The encoder's blocks, first to last."""
         return self.encoder.blocks
 
     def embed(self, images: Tensor) -> Tensor:
@@ -81,9 +79,8 @@ class VisionTransformer(nn.Module):
         return add_class_token(patches, self.class_token) + self.position_embedding  # (B, N+1, C)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map images (B, 3, height, width) to one logit an answer, (B, answers); mask as for
-        MultiHeadAttention.
-        """
+        """Map images (B, 3, height, width) to logits (B, answers), with a mask as in the
+        encoder."""
         x = self.encoder(self.embed(images), mask)  # (B, N+1, C)
         return self.head(x[:, 0])
 
@@ -93,10 +90,9 @@ class VisionTransformer(nn.Module):
 
 
 class PatchVotes(nn.Module):
-    """Let every patch give its answer alone, knowing what it shows and where it is; the mean
-    answer counts.
+    """Let every patch vote alone, from its pixels and position; the mean vote counts.
 
-    There is no attention: no patch ever sees another.
+    There is no attention: no patch sees another.
     """
 
     def __init__(self) -> None:
@@ -109,20 +105,20 @@ class PatchVotes(nn.Module):
         self.vote = nn.Sequential(nn.GELU(), inner, nn.GELU(), outer)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, 3, height, width) to one logit an answer, (B, answers)."""
+        """Map images (B, 3, height, width) to logits (B, answers)."""
         patches = self.patch_embedding(patchify(images - _GREY, PATCH))  # (B, N, 48)
         votes = self.vote(patches + self.position_embedding)  # (B, N, answers)
         return votes.mean(1)
 
 
 def new_model(seed: int, kind: type[nn.Module] = VisionTransformer) -> nn.Module:
-    """Make an untrained model; the same seed gives the same numbers."""
+    """Return an untrained model, the same for the same seed."""
     with seeded(seed):
         return kind()
 
 
 def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Draw pictures without end: images (64, 3, height, width) and right answers (64,)."""
+    """Yield endless batches: images (64, 3, height, width) and right answers (64,)."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         pictures = shapes.draw(64, generator)
@@ -136,26 +132,27 @@ def answer_loss(model: nn.Module, images: Tensor, answers: Tensor) -> Tensor:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = None) -> float:
-    """Return the share of right answers, 0 to 1; a mask is handed to the model."""
+    """Return the fraction of right answers, 0 to 1; the mask is passed to the model."""
     masks = () if mask is None else (_beside(model, mask),)
     logits = model(_beside(model, pictures.images), *masks)  # (B, answers)
     return float((logits.argmax(-1).cpu() == pictures.same.cpu()).float().mean())
 
 
 def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
-    """Return the share of right answers if hidden patches (B, N) are not keys in any layer."""
+    """Return the fraction of right answers if hidden patches (B, N) are masked as keys in all
+    layers."""
     visible = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
     return accuracy(model, pictures, visible[:, None, None])
 
 
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
-    """Return which patches show a part of the left or the right shape, (B, N)."""
+    """Return which patches show part of the left or the right shape, (B, N)."""
     return F.avg_pool2d(pictures.shapes.float(), PATCH).flatten(1) > 0  # (B, N)
 
 
 @torch.no_grad()
 def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
-    """Return the weights that the class token gives to the patches, (L, B, H, N)."""
+    """Return the class token's weights on the patches, (L, B, H, N)."""
     return model.attention_weights(_beside(model, images))[:, :, :, 0, 1:]  # (L, B, H, N)
 
 
@@ -166,7 +163,7 @@ def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return the share of the class token's weight on patches of the two shapes, (L, H)."""
+    """Return the fraction of the class token's weight on patches of the two shapes, (L, H)."""
     weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
     on_shapes = (weights * _beside(model, shape_patches(pictures))[:, None]).sum(-1)  # (L, B, H)
     return (on_shapes / weights.sum(-1)).mean(1)  # (L, H)
@@ -189,8 +186,8 @@ def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Te
 def vision_start(seed: int) -> dict[str, Any]:
     """Train the vision transformer from a seed.
 
-    Returns: the share of right answers on pictures not trained on, and for each head of layer 0 the
-        colour of shape that gets most of the class token's weight, and how much.
+    Returns: the fraction of right answers on new pictures, and for each head of layer 0 the colour
+        of shape that gets most of the class token's weight, and how much.
     """
     with seeded(seed):
         model = VisionTransformer()

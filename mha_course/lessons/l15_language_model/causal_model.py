@@ -1,4 +1,4 @@
-"""A model that guesses the next word, and how it writes on.
+"""A model that guesses the next word, and how it generates text.
 
 Axes: B sentences, S tokens, C width, V words in the vocabulary, L layers, H heads.
 """
@@ -22,10 +22,9 @@ class CausalLanguageModel(WordModel):
     """
 
     def forward(self, ids: Tensor, caches: Sequence[KVCache] | None = None) -> Tensor:
-        """Map ids (B, S) to the logits of the word after each, (B, S, V).
+        """Map ids (B, S) to next-word logits, (B, S, V).
 
-        With caches (see new_caches) ids are only the new words, which follow those that came
-        before.
+        With caches (see new_caches), ids are only the new words.
         """
         start = caches[0].length if caches else 0
         x = self.encoder(self.embed(ids, start), caches=caches, is_causal=not caches)  # (B, S, C)
@@ -42,7 +41,7 @@ class CausalLanguageModel(WordModel):
 
 
 def next_token_probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Return the softmax of logits / temperature, (B, V), over each row's top_k largest; None keeps
+    """Return the softmax of logits / temperature, (B, V), over each row's top_k logits, by default
     all.
     """
     scaled = logits / temperature  # (B, V)
@@ -60,8 +59,8 @@ def generate(
 ) -> Tensor:  # fmt: skip
     """Append words one at a time: (B, S) to (B, S + steps).
 
-    Args: temperature 0 takes the likeliest word, more draws from the ``next_token_probabilities``,
-        with generator; cached reads only the newest word in each step.
+    Args: temperature 0 takes the likeliest word; above 0, words are drawn from
+        ``next_token_probabilities`` with generator; cached reads only the newest word in each step.
     """
     caches = model.new_caches() if cached else None
     for step in range(steps):
@@ -70,7 +69,7 @@ def generate(
             chosen = logits.argmax(-1, keepdim=True)  # (B, 1)
         else:
             chances = next_token_probabilities(logits, temperature, top_k)  # (B, V)
-            # Drawn where the generator is, so that a seed gives the same words on every device.
+            # Drawn on the generator's device, so that a seed gives the same words everywhere.
             device = ids.device if generator is None else generator.device
             chosen = torch.multinomial(chances.to(device), 1, generator=generator)  # (B, 1)
         ids = torch.cat((ids, chosen.to(ids.device)), dim=1)  # (B, S+1)

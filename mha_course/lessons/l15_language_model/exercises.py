@@ -17,12 +17,12 @@ from mha_course.lessons.l15_language_model.speculation import accept_or_redraw
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets, each (B, S - 1): targets[:, t] is what follows inputs[:, t]."""
+    """Return inputs and targets, each (B, S - 1): targets[:, t] follows inputs[:, t]."""
     return ids[:, :-1], ids[:, 1:]  # (B, S-1)
 
 
 def generate(model: Callable[[Tensor], Tensor], ids: Tensor, steps: int) -> Tensor:
-    """Append the most probable next word, again and again, (B, S) -> (B, S + steps)."""
+    """Append the most probable next word, steps times, (B, S) -> (B, S + steps)."""
     for _ in range(steps):
         with torch.no_grad():
             logits = model(ids)  # (B, S, V)
@@ -32,7 +32,7 @@ def generate(model: Callable[[Tensor], Tensor], ids: Tensor, steps: int) -> Tens
 
 
 def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor, steps: int) -> Any:
-    """Let a model whose next word depends on all words before it write on."""
+    """Generate with a model whose next word depends on all words before it."""
 
     def model(words: Tensor) -> Tensor:
         numbers = table.to(words.device)[words]
@@ -42,7 +42,7 @@ def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor, steps: int)
 
 
 def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
-    """Return generate that reads other words, or takes the next one from another place."""
+    """Return generate that reads other words, or takes the next one from another position."""
 
     def generate(model: Any, ids: Tensor, steps: int) -> Tensor:
         for _ in range(steps):
@@ -69,7 +69,7 @@ def _appending_all(model: Any, ids: Tensor, steps: int) -> Tensor:
 
 
 def _asked_once(pick: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
-    """Return generate that takes all words from the first answer of the model."""
+    """Return generate that takes all words from the model's first output."""
     return lambda model, ids, steps: torch.cat((ids, pick(model(ids), steps)), 1)
 
 
@@ -92,7 +92,7 @@ def _build_choice(steps: Steps) -> Callable[..., Tensor]:
 
 
 def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Set to 0 after the softmax what is not among the largest."""
+    """Set all but the largest to 0 after the softmax."""
     chances = (logits / temperature).softmax(-1)
     return chances if top_k is None else chances * (chances >= chances.topk(top_k).values[:, -1:])
 
@@ -100,9 +100,7 @@ def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
 def judge_draft(
     answer: Callable[..., Any], p: Tensor, q: Tensor, draft: int, uniform: float
 ) -> Any:
-    """Call an answer on p and q that sum to 1, without judging gradients; a bool is as good as
-    a tensor that holds one.
-    """
+    """Call an answer on p and q that sum to 1, ignoring gradients; a bool tensor is fine."""
     result = answer(p / p.sum(), q / q.sum(), draft, uniform)
     if not isinstance(result, (tuple, list)):
         return result
@@ -113,7 +111,7 @@ def judge_draft(
 def _redraw_without_draft(
     p: Tensor, q: Tensor, draft: int, uniform: float
 ) -> tuple[Tensor, Tensor]:
-    """Redraw from p without the word that was drafted."""
+    """Redraw from p without the drafted word."""
     remaining = p.clone()
     remaining[draft] = 0
     return uniform < p[draft] / q[draft], remaining / remaining.sum()
@@ -298,7 +296,7 @@ MISTAKES = [
 
 
 def _two_models(words: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return p and q (V,) of two models; p is 0 at word 1, and q at the last word."""
+    """Return p and q (V,) of two models; p is 0 at word 1, q at the last word."""
     p, q = (2 * draw(2, words, seed=seed)).softmax(-1)
     p[1] = q[-1] = 0
     return p / p.sum(), q / q.sum()
@@ -306,12 +304,12 @@ def _two_models(words: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def _draw_draft(d: Draw) -> tuple[Tensor, Tensor, int, float]:
     p, q = d("2O").softmax(-1)
-    draft = int((p / q).argsort()[d.number % d.O])  # first the word that q overrates most
+    draft = int((p / q).argsort()[d.number % d.O])  # first the word q overrates most
     return p, q if d.number % 3 < 2 else p.clone(), draft, d.picks.random()
 
 
 def _draw_ids(count: int, *shape: int, seed: int) -> Tensor:
-    """Return ids of words, out of so many."""
+    """Return word ids below a number."""
     return torch.randint(0, count, shape, generator=torch.Generator().manual_seed(seed))
 
 

@@ -1,4 +1,4 @@
-"""The lab of lesson 15: which next words the model finds likely, and what it writes."""
+"""The lab of lesson 15: the model's likely next words, and the text it writes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LINES, SHOWN = 6, 9
 
 
 class SamplingLab(Lab):
-    """Move the temperature and the top-k of a language model; see the next word's chances and its
-    sentences change.
+    """Change a language model's temperature and top-k; see next-word probabilities and sentences
+    change.
 
-    Args: model is as trained by ``language_model.train_language_model``.
+    Args: model comes from ``language_model.train_language_model``.
     """
 
     question = "How bold may it be before it talks nonsense?"
@@ -55,12 +55,12 @@ class SamplingLab(Lab):
     def draw(
         self, temperature: float, top_k: int | None, start: str, seed: int
     ) -> tuple[Panels, str]:
-        """Draw the chances of the next word, and some sentences with a mark at what the grammar
-        cannot make.
+        """Draw the next word's probabilities, and some sentences, marking any the grammar cannot
+        make.
         """
         with torch.no_grad():
             logits = self._model(self._read[start])[:, -1]  # (1, V)
-        # greedy is only the likeliest word, at any temperature
+        # greedy takes only the likeliest word
         chances = next_token_probabilities(logits, temperature or 1.0, top_k if temperature else 1)
         best = chances[0].topk(SHOWN)
         names = [WORDS[number] for number in best.indices.tolist()]

@@ -1,6 +1,6 @@
-"""A small language model: it learns the course's own sentences word by word, and writes new ones.
+"""A small language model that learns the course's own sentences, and writes new ones.
 
-The lesson also reads ``PAD``, ``encode`` and ``language_loss`` of ``models.language`` from here.
+The lesson also imports ``PAD``, ``encode`` and ``language_loss`` from here.
 
 Axes: B sentences, S tokens, V words in the vocabulary, L layers, H heads.
 """
@@ -20,14 +20,14 @@ from mha_course.lessons.l15_language_model.parsing import nats
 from mha_course.models import random_batches, seeded, train
 from mha_course.models.language import END, LONGEST, PAD, START, WORDS, encode, language_loss
 
-Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to the logits of the word after each, (B, S, V)
+Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to next-word logits (B, S, V)
 
 
 class SeesAhead(CausalLanguageModel):
-    """The same model without its causal mask, to show what happens to it. Do not use it."""
+    """The same model without its causal mask, as a warning. Do not use it."""
 
     def forward(self, ids: Tensor, caches: object = None) -> Tensor:
-        """Map ids (B, S) to logits (B, S, V); each position sees even the word it has to guess."""
+        """Map ids (B, S) to logits (B, S, V); each position sees the word it has to guess."""
         del caches
         return self.to_words(self.encoder(self.embed(ids)))  # (B, S, V)
 
@@ -40,7 +40,7 @@ def new_language_model(seed: int, *, see_ahead: bool = False) -> CausalLanguageM
 
 
 def prompt(sentence: str) -> Tensor:
-    """Turn the words so far into ids, (1, S), with <start> before them where it is missing.
+    """Turn the words so far into ids, (1, S), adding <start> if it is missing.
 
     Raises: ShapeError for an unknown word.
     """
@@ -51,7 +51,7 @@ def prompt(sentence: str) -> Tensor:
 
 
 def decode(ids: Tensor) -> tuple[str, ...]:
-    """Return the words of one sentence of ids (S,): after <start>, and up to <end> if there is one.
+    """Return the words of one sentence's ids (S,): after <start>, up to <end> if present.
 
     >>> decode(encode([["the", "cat"], ["the"]])[1])
     ('the',)
@@ -69,10 +69,10 @@ def train_language_model(
     see_ahead: bool = False,
     **options: Any,
 ) -> tuple[CausalLanguageModel, list[float]]:
-    """Train on texts; return the model and the loss of every step in nats a word.
+    """Train on texts; return the model and every step's loss in nats per word.
 
-    Args: without texts they are ``training_texts``; options are ``progress``, ``look`` and
-        ``every`` of ``train``.
+    Args: texts default to ``training_texts``; options are ``train``'s ``progress``, ``look`` and
+        ``every``.
     """
     model = new_language_model(seed, see_ahead=see_ahead)
     ids = encode([text.words for text in texts or training_texts(seed)])
@@ -83,21 +83,21 @@ def train_language_model(
 
 
 def training_texts(seed: int) -> list[Sentence]:
-    """Return what ``train_language_model`` draws its batches from."""
+    """Return the default texts of ``train_language_model``."""
     return sentences(20_000, "train", seed)
 
 
 def uniform(ids: Tensor) -> Tensor:
-    """Make every word, and <end>, equally likely: logits (B, S, V)."""
+    """Make all words, and <end>, equally likely: logits (B, S, V)."""
     logits = torch.zeros(*ids.shape, len(WORDS), device=ids.device)
     logits[..., [PAD, START]] = -torch.inf
     return logits
 
 
 def bigram(texts: Sequence[Sentence]) -> Predictor:
-    """Count which word follows which: a predictor that looks only at the newest word.
+    """Count which word follows which: a predictor that uses only the newest word.
 
-    Every count is larger by 0.1, so that no word is impossible.
+    0.1 is added to every count, so that no word is impossible.
     """
     ids = encode([text.words for text in texts])
     counts = torch.zeros(len(WORDS), len(WORDS), dtype=torch.float64)
@@ -112,7 +112,7 @@ def bigram(texts: Sequence[Sentence]) -> Predictor:
 def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
     """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1.
 
-    It is on the device on which the predictor answers.
+    It is on the predictor's device.
     """
     log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
     following = ids[:, 1:].to(log_chances.device)  # (B, S-1)
@@ -121,7 +121,7 @@ def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
 
 
 def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
-    """Return exp of the mean surprisal of a word, <end> included.
+    """Return exp of the mean surprisal per word, <end> included.
 
     A model gets its ids on its own device, any other predictor on the CPU.
     """
@@ -132,7 +132,7 @@ def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
 def surprise_at_nouns(
     predictor: Predictor, *groups: Sequence[Sentence]
 ) -> list[tuple[str | float, ...]]:
-    """Return the mean surprise at the words that reveal the nouns, with a column for each group."""
+    """Return the mean surprisal at words that reveal the nouns, with a column for each group."""
     rows = {"first adjective": (0, 0), "second adjective": (1, 0), "second noun": (1, 1)}
     means_of: dict[str, list[float]] = {name: [] for name in rows}
     for texts in groups:
@@ -144,7 +144,7 @@ def surprise_at_nouns(
 
 
 def limit(texts: Sequence[Sentence], split: str) -> float:
-    """Return the perplexity of a reader who knows the grammar, on the same sentences.
+    """Return the perplexity of a predictor that knows the grammar, on the same sentences.
 
     Args: split is as for ``nats``: which pairs of nouns are known to occur.
     """
@@ -152,7 +152,7 @@ def limit(texts: Sequence[Sentence], split: str) -> float:
 
 
 def _tokens(texts: Sequence[Sentence]) -> int:
-    """Count what has to be guessed: all words, and <end>."""
+    """Count the tokens to guess: all words, and <end>."""
     return sum(len(text.words) + 1 for text in texts)
 
 
@@ -161,9 +161,9 @@ def write(
     temperature: float = 1.0, top_k: int | None = None, seed: int = 0, start: str = "",
     cached: bool = True,
 ) -> list[tuple[str, ...]]:  # fmt: skip
-    """Let the model write sentences, each to its <end> or until there is no more room.
+    """Let the model write sentences, each until <end> or the maximum length.
 
-    Args: temperature 0 takes the likeliest word; start are the first words; the others are as for
+    Args: temperature 0 takes the likeliest word; start is the first words; the others are as for
         ``generate``.
     """
     ids = prompt(start).repeat(count, 1).to(model.device)  # (B, S)
@@ -177,10 +177,10 @@ def write(
 
 @torch.no_grad()
 def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the weights of every head, (L, B, H, T, S): row t is there when word t is guessed,
-    column s is word s.
+    """Return every head's weights, (L, B, H, T, S): row t is from guessing word t, column s is word
+    s.
 
-    So the row of a word is that of the token *before* it, and <start> has no column.
+    So a word's row is that of the token *before* it, and <start> has no column.
     """
     ids = encode([text.words for text in texts])[:, :-1].to(model.device)
     return model.attention_weights(ids)[..., :-1, 1:]

@@ -1,4 +1,4 @@
-"""The grammar, read backwards: which sentence some words are, and how likely it is to be drawn."""
+"""Parse words with the grammar: which sentence they form, and its probability."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mha_course.errors import require
 
 
 def recognise(words: Sequence[str]) -> Sentence | None:
-    """Return the sentence that these words are, or None if the grammar cannot make them.
+    """Return the sentence these words form, or None if the grammar cannot make it.
 
     >>> recognise("the old king left the busy bees because he was late".split()).kind
     'because_subject'
@@ -27,14 +27,14 @@ def recognise(words: Sequence[str]) -> Sentence | None:
 
 
 def count_right(texts: Iterable[Sequence[str]]) -> int:
-    """Return how many texts the grammar could have made, word for word."""
+    """Return how many texts the grammar could have made."""
     return sum(recognise(text) is not None for text in texts)
 
 
 def nats(words: Sequence[str], split: str) -> float:
-    """Return -ln P of a sentence, when ``sentences`` draws from a split; inf if it cannot.
+    """Return -ln P of a sentence drawn by ``sentences`` from a split; inf if impossible.
 
-    Every choice is uniform: its kind, its pair of nouns, and the slots that its template has.
+    Every choice is uniform: its kind, its pair of nouns, and its template's slots.
 
     Args: split is as for ``noun_pairs``, or ``"any"``: the pairs of all three.
     """
@@ -63,5 +63,5 @@ def _noun_pairs(split: str) -> frozenset[tuple[str, ...]]:
 
 
 def _standing(options: Sequence[str], words: Sequence[str]) -> str:
-    """Return the option whose words are among these, or any one if there is no such slot."""
+    """Return the option whose words are among these, or any option if the slot is missing."""
     return next((option for option in options if set(option.split()) <= set(words)), options[0])

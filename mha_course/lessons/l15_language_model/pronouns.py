@@ -1,7 +1,7 @@
-"""Nine starts of lesson 15's training: which heads look from the place of a pronoun to its noun,
-and who is needed.
+"""Nine runs of lesson 15's training: which heads attend from a pronoun's position to its noun, and
+which are needed.
 
-Where a pronoun is guessed it has not been read: the place is that of the word before it.
+A pronoun is guessed before it is read, so its position is that of the word before it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ STEPS = 600  # of lesson 15
 
 
 def unseen() -> list[Sentence]:
-    """Return sentences with a pronoun about pairs of nouns in an order that training never had."""
+    """Return sentences with a pronoun, about pairs of nouns in an order not seen in training."""
     return [text for text in sentences(1000, "test", seed=998) if "pronoun" in text.pairs]
 
 
 @torch.no_grad()
 def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
-    """Return which share of all pronouns is the likeliest word at its place, 0 to 1."""
+    """Return the fraction of pronouns that are the likeliest word at their position, 0 to 1."""
     ids = language.encode([text.words for text in texts]).to(getattr(model, "device", "cpu"))
     correct = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
     pronouns = [
@@ -41,9 +41,9 @@ def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
 def report(model: CausalLanguageModel) -> dict[str, Any]:
     """Measure a model on ``unseen`` sentences.
 
-    Returns: the weights of every head from the place of a pronoun to its ``noun``, and to that
-    noun's ``adjective``; ``accuracy`` on pronouns with all heads, and ``without`` each single head;
-    nothing is rounded.
+    Returns: every head's weights from a pronoun's position to its ``noun``, and to that noun's
+        ``adjective``; ``accuracy`` on pronouns with all heads, and ``without`` each single head;
+        nothing is rounded.
     """
     texts = unseen()
     weights = language_model.weights(model, texts)
@@ -57,12 +57,12 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
 
 
 def to_adjective(text: Sentence) -> Sentence:
-    """Let each pronoun of a sentence belong to the adjective of its noun."""
-    adjectives = dict(text.pairs["adjective"])  # where each noun has its own
+    """Point each pronoun of a sentence to its noun's adjective."""
+    adjectives = dict(text.pairs["adjective"])  # if each noun has one
     pairs = tuple((place, adjectives[noun]) for place, noun in text.pairs["pronoun"])
     return replace(text, pairs={**text.pairs, "pronoun": pairs})
 
 
 def report_from(seed: int) -> dict[str, Any]:
-    """Train as lesson 15 does, from a start, and report on it."""
+    """Train from a seed as in lesson 15, and report on the model."""
     return report(language_model.train_language_model(seed, steps=STEPS, progress=False)[0])

@@ -1,6 +1,6 @@
-"""Speculative decoding: a small model drafts some words, the large one checks them in one pass.
+"""Speculative decoding: a small model drafts words, and a large one checks them in one pass.
 
-Both map ids (B, S) to the logits of the word after each, (B, S, V).
+Both map ids (B, S) to next-word logits, (B, S, V).
 
 Axes: B sentences, S tokens, V words in the vocabulary, K drafts.
 Reference: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
@@ -16,8 +16,8 @@ from mha_course.models.language import END, LONGEST, PAD
 
 
 def accept_or_redraw(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
-    """Return whether a draft is accepted, and the probabilities (V,) of the word that replaces it
-    if not: what p has more than q, normalised, or p itself where it is q.
+    """Return whether a draft is accepted, and the probabilities (V,) of its replacement: where p
+    exceeds q, their difference, normalised; or p itself if the two are equal.
     """
     accepted = uniform < p[draft] / q[draft]
     excess = (p - q).clamp(min=0)  # (V,)
@@ -29,9 +29,9 @@ def accept_or_redraw(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[
 def speculate(
     model: Predictor, small: Predictor, ids: Tensor, drafts: int, dice: torch.Generator
 ) -> tuple[Tensor, int]:
-    """Continue ids (1, S) until <end> or until there is no more room.
+    """Continue ids (1, S) until <end> or the maximum length.
 
-    Returns: ids (1, S'), in which words may follow <end>, and the passes of the large model.
+    Returns: ids (1, S'), in which words may follow <end>, and the large model's number of passes.
     """
     passes = 0
     while END not in ids and ids.size(1) < LONGEST:
@@ -42,7 +42,7 @@ def speculate(
             read = torch.cat((read, draw(q[-1], dice).to(ids.device)), dim=1)  # (1, S+1)
         p = model(read)[0, ids.size(1) - 1 :].softmax(-1).cpu()  # for each draft, and for one more
         passes += 1
-        following = p[-1]  # the word behind all drafts, if they are accepted
+        following = p[-1]  # the word after all drafts, if all are accepted
         for number, chances in enumerate(q):
             word = int(read[0, ids.size(1)])
             accepted, residual = accept_or_redraw(p[number], chances, word, throw(dice))
@@ -55,7 +55,7 @@ def speculate(
 
 
 def draw(chances: Tensor, dice: torch.Generator) -> Tensor:
-    """Draw a word from chances (V,), (1, 1)."""
+    """Draw a word (1, 1) from probabilities (V,)."""
     return torch.multinomial(chances, 1, generator=dice)[None]  # (1, 1)
 
 
@@ -68,8 +68,8 @@ def throw(dice: torch.Generator) -> float:
 def surprisal(model: Predictor, small: Predictor, ids: Tensor, drafts: int) -> Tensor:
     """Return -ln P of each next word as ``speculate`` writes, (B, S - 1), 0 for padding.
 
-    All ways to write a word are added up: it may be a draft, be redrawn, or follow K drafts that
-    were all accepted. Which of them are open depends on how many drafts of the pass are left.
+    The probabilities of all ways to write a word are added: as a draft, redrawn, or after K
+    accepted drafts. Which are possible depends on how many drafts of the pass are left.
     """
     words = ids[:, 1:, None].cpu()  # (B, S-1, 1)
     p, q = (f(ids[:, :-1]).softmax(-1).double().cpu() for f in (model, small))  # (B, S-1, V)
@@ -78,7 +78,7 @@ def surprisal(model: Predictor, small: Predictor, ids: Tensor, drafts: int) -> T
     excess = (p - q).clamp(min=0)  # (B, S-1, V)
     redrawn = refused * (excess / excess.sum(-1, keepdim=True)).nan_to_num(0.0)  # (B, S-1, V)
     paths = [chances.gather(-1, words).squeeze(-1) for chances in (as_draft, redrawn, p)]
-    # the probability that so many drafts of this pass are left, in each column; at first all are
+    # column n: the probability that n drafts of this pass are left; at first, all are
     left = torch.eye(drafts + 1, dtype=torch.float64)[-1:]  # (1, K+1)
     surprisals = []
     for draft, redraw, bonus in zip(*(path.unbind(1) for path in paths), strict=True):

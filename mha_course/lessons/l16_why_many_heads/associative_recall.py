@@ -1,4 +1,4 @@
-"""A task that needs wide heads: to look up what is next to a key."""
+"""A task that needs wide heads: look up the content stored with a key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mha_course.experiments.head_tasks import Task
 
 @dataclass(frozen=True)
 class AssociativeRecall(Task):
-    """Fetch the content next to a key: 16 tokens, of whose random keys the query token has one.
+    """Look up the content stored with a key: the query token has one of 16 tokens' random keys.
 
     Channels: 0 to 15 the key, 16 to 30 the content, 31 the flag of the query token.
     """

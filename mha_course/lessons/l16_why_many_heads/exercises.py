@@ -29,8 +29,8 @@ def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         w_q[first, d + 2] = 100.0  # the query token asks …
         w_k[first, d + head] = 100.0  # … for the flagged token
         for channel in range(d):
-            w_v[first + channel, channel] = 1.0  # which hands over its content …
-            w_o[channel, first + channel] = sign  # … to be added, or taken away
+            w_v[first + channel, channel] = 1.0  # which passes on its content …
+            w_o[channel, first + channel] = sign  # … to be added or subtracted
     return w_q, w_k, w_v, w_o
 
 
@@ -47,10 +47,10 @@ def flagged_tokens(d: int) -> tuple[Tensor, Tensor]:
 
 
 def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
-    """Return what a builder makes. Raises: ValueError unless it is four matrices (3d, 3d)."""
+    """Return a builder's result. Raises: ValueError unless it is four matrices (3d, 3d)."""
     answer = builder(d)
     instead = "None" if answer is None else ""
-    if isinstance(answer, Tensor) and answer.dim() != 3:  # which would be four that are stacked
+    if isinstance(answer, Tensor) and answer.dim() != 3:  # which would be the four, stacked
         instead = "one tensor"
     weights = [] if instead else [torch.as_tensor(w).detach().double() for w in answer]
     shapes = [tuple(w.shape) for w in weights]
@@ -62,7 +62,7 @@ def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
 
 
 def subtract(builder: Callable[..., Any], d: int) -> Tensor:
-    """Let hand-made weights attend to flagged tokens; return the query token's output, (64, d)."""
+    """Attend to flagged tokens with hand-made weights; return the query token's output, (64, d)."""
     w_q, w_k, w_v, w_o = four_matrices(builder, d)
     x, _ = flagged_tokens(d)
     q, k, v = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k, w_v))
@@ -78,11 +78,11 @@ class Head(NamedTuple):
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
-    times: float  # how often the content of what it sees is added; NaN where something else is
+    times: float  # the factor of the content it adds; NaN if it adds something else
 
 
 def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list[Head]:
-    """Say of each head where it looks, in all draws alike, and what it brings."""
+    """Find where each head looks, if the same in all draws, and what it adds."""
     x, places = flagged_tokens(d)
     q, k = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k))
     weights = reference.attention(q, k, k)[1][:, :, 0]  # 64 drawings, 2 heads, 9 keys
@@ -100,7 +100,7 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
 
 
 def in_words(number: int, head: Head) -> str:
-    """Write down what a head does."""
+    """Describe what a head does."""
     weights = dict(zip(PLACES, head.weights, strict=True))
     places = [head.sees] if head.sees else [A, B]
     attends_to = ALL
@@ -118,7 +118,7 @@ def in_words(number: int, head: Head) -> str:
 
 
 def _mistake_of(first: Head, second: Head, exchanged: set[str]) -> str | None:
-    """Name the mistake of two heads; exchanged is what they see with w_q and w_k exchanged."""
+    """Name the mistake of two heads; exchanged is where they look with w_q and w_k exchanged."""
     sees = {first.sees, second.sees}
     if first.sees == second.sees and first.sees in (A, B):
         return "same-place-twice"

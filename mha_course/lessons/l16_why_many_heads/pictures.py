@@ -1,4 +1,4 @@
-"""What lesson 16 shows: runs on its two targets, and heads made by hand."""
+"""Lesson 16's pictures: runs on its two targets, and hand-made heads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mha_course.lessons.l16_why_many_heads import exercises as lesson
 
 
 def show_runs(r2: Mapping[str, Sequence[Tensor]], caption: str) -> None:
-    """Show, for each kind, the R² of its runs on the difference and on the pair, (runs,) each."""
+    """Show each kind's R² on the difference and on the pair, (runs,) each."""
     rows = []
     for kind, targets in r2.items():
         row = [kind]
@@ -26,7 +26,7 @@ def show_runs(r2: Mapping[str, Sequence[Tensor]], caption: str) -> None:
 
 
 def count_runs(kind: str, shipped: Mapping[Any, Sequence[float]], caption: str) -> None:
-    """Show, for each kind, from where to where the R² of its runs reaches, and how many succeed."""
+    """Show, for each kind, the range of its runs' R², and how many succeed."""
     rows = [
         (name, min(r2), max(r2), f"{sum(value > 0.99 for value in r2)} of {len(r2)}")
         for name, r2 in shipped.items()
@@ -35,7 +35,7 @@ def count_runs(kind: str, shipped: Mapping[Any, Sequence[float]], caption: str) 
 
 
 def names_of_tokens(places: Tensor) -> list[str]:
-    """Name the nine tokens of the task by their roles, places (3, N) of a, b and the query."""
+    """Name the task's nine tokens by their roles, from positions (3, N) of a, b and the query."""
     roles = dict(zip(places[:, 0].tolist(), ("a", "b", "query"), strict=True))
     return [roles.get(t, f"token {t}") for t in range(9)]
 

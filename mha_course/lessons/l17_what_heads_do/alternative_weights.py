@@ -1,5 +1,5 @@
-"""Other weights, the same output: a map of attention is not the only one that explains what the
-model does.
+"""Other weights, the same output: an attention map is not the only one that explains the model's
+output.
 
 Axes: L layers, H heads, T query tokens, S key and value tokens, D head width, V words in the
 vocabulary.
@@ -21,12 +21,11 @@ from mha_course.models import MaskedWordModel
 def run_with_weights(
     model: MaskedWordModel, ids: Tensor, change: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run one sentence while every head of every layer uses other weights, in float64.
+    """Run one sentence with other weights in every head of every layer, in float64.
 
-    Args: ids (1, S); ``change(weights, v)`` takes (T, S) and (S, D) of a head, and returns the
+    Args: ids (1, S); ``change(weights, v)`` takes a head's (T, S) and (S, D), and returns the
         weights to use.
-    Returns: logits (1, S, V), the weights that each head computed, and those that it used, each (L,
-        H, T, S).
+    Returns: logits (1, S, V), the weights each head computed, and those it used, each (L, H, T, S).
     """
     model = copy.deepcopy(model).double()
     x = model.embed(ids)

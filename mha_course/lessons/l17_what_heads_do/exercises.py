@@ -14,7 +14,7 @@ from mha_course.mistakes import ROWS
 
 
 def relation_score(weights: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
-    """Return how much each head (H, S, S) looks along the pairs (from, to) on average, (H,)."""
+    """Return each head's mean weight along the pairs (from, to), (H, S, S) -> (H,)."""
     queries, keys = zip(*pairs, strict=True)
     return weights[:, list(queries), list(keys)].mean(-1)  # (H,)
 
@@ -27,18 +27,18 @@ def ablate_heads(context: Tensor, heads: Sequence[int]) -> Tensor:
 
 
 def contribution_norms(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    """Return the length of what each head carries from s to t, (H, T, S), through w_o (C, C)."""
+    """Return the length of each head's contribution from s to t, (H, T, S), through w_o (C, C)."""
     columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)
     carried = v @ columns  # (H, S, C), with all the weight on s
     return weights * carried.norm(dim=-1)[:, None]  # (H, T, S)
 
 
 def other_weights(weights: Tensor, v: Tensor) -> Tensor:
-    """Return weights (T, S), of other sizes, that mix v (S, D) into the very same context.
+    """Return different weights (T, S) that mix v (S, D) into exactly the same context.
 
     Each weight is multiplied by 1 + a factor. The changes, weight · factor, must lie in the null
     space of [V, 1], so that neither the context nor the sum moves. Of all such factors of length 1,
-    those that change most are taken, up to where the first weight reaches 0. A row with at most
+    take those that change most, and scale them until the first weight reaches 0. A row with at most
     D + 1 weights above 0 stays.
     """
     weights_64 = weights.double()  # (T, S)
@@ -54,23 +54,23 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
-ROUNDING = 1e-6  # what is below 0, or beside 1, by less
-# what some weight of a row must move by, where the reference moves one 20 times as far
+ROUNDING = 1e-6  # tolerance for weights below 0 and sums beside 1
+# some weight of a row must move this far; the reference moves one 20 times as far
 MOVED = 1e-3
 
 
 def _rows_left(answered: Tensor, weights: Tensor, v: Tensor) -> Tensor:
-    """Return which rows are as they came in, although they can move, (T,)."""
+    """Return which rows are unchanged although they could move, (T,)."""
     moved, can_move = (
         (changed - weights).abs().amax(-1) for changed in (answered, other_weights(weights, v))
     )
-    # along any free direction a row moves by its smallest weight at least
+    # along any free direction, a row can move at least by its smallest weight
     return (moved < MOVED) & (can_move > 20 * MOVED) & (weights.amin(-1) > 10 * MOVED)
 
 
 def _rows_of_all_kinds() -> tuple[Tensor, Tensor]:
-    """Return weights (T, S) and v (S, D): every second row can move far, the others have weights of
-    nearly 0, and the last one has four hidden keys.
+    """Return weights (T, S) and v (S, D): every second row can move far, the others have weights
+    near 0, and the last one has four hidden keys.
     """
     scores = draw(T, 11, seed=3)
     scores[::2] *= 0.3
@@ -80,7 +80,7 @@ def _rows_of_all_kinds() -> tuple[Tensor, Tensor]:
 
 
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
-    """Return what other weights must keep, and whether they are weights, and others."""
+    """Return what other weights must preserve, and whether they are weights and differ."""
     answered = answer(weights_, v)
     if not isinstance(answered, Tensor) or answered.shape != weights_.shape:
         return answered
@@ -93,7 +93,7 @@ def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any
 def _not_other_weights(
     answer: Callable[..., Any], weights_: Tensor, v: Tensor
 ) -> tuple[str | None, str] | None:
-    """Say in words what the results of same_context say in numbers."""
+    """Describe the results of same_context in words."""
     answered = answer(weights_, v)
     if answered is None:
         return None, "The result is None. Is a return missing?"
@@ -120,7 +120,7 @@ def _not_other_weights(
     moved = float((answered @ v - weights_ @ v).abs().amax())
     if ((answered.sum(-1) - 1).abs() > ROUNDING).any():
         if moved > ROUNDING:
-            # A step up to where the first weight reaches 0 empties one in each row, and no more.
+            # A step until the first weight reaches 0 makes only one weight in each row 0.
             emptied = bool((((answered == 0) & (weights_ > 0)).sum(-1) > 1).any())
             key = "context-moved/clamped" if emptied else "context-moved/and-sums"
             return "context-moved", ROWS[key].text
@@ -255,7 +255,7 @@ MISTAKES = [
 
 
 def _how_many(d: Draw) -> int:
-    """Return how many heads to silence: once none."""
+    """Return how many heads to ablate; in one case, none."""
     return 0 if d.kind == "one query" else max(1, d.H - 2)
 
 

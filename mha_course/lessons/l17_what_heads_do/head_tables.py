@@ -1,6 +1,6 @@
-"""What every head attends to, and what is lost without it, in tables.
+"""Tables of what every head attends to, and what is lost without it.
 
-A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, C width.
+A column is a head, layer after layer: L·H columns. Axes: L layers, H heads, C width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mha_course.experiments.head_analysis import (
 )
 from mha_course.models import MaskedWordModel
 
-# What is asked of a head for each relation: from which word to which.
+# The words of each relation: from which word to which.
 RELATIONS = {
     "pronoun": "pronoun → its noun",
     "distractor": "pronoun → the other noun",
@@ -36,7 +36,7 @@ RELATIONS = {
     "state": "consequence → state",
     "adverb": "verb → its adverb",
 }
-# Which word is hidden, to see whether a head is needed for the relation.
+# The word to hide, to see whether a head is needed for the relation.
 HIDDEN = {
     "pronoun": "pronoun",
     "subject": "was, were",
@@ -46,11 +46,11 @@ HIDDEN = {
 }
 
 
-Meant = dict[str, Sequence[str]]  # for each word, the words that it may be turned into
+Meant = dict[str, Sequence[str]]  # for each word, the words it may be turned into
 
 
 def meant_words() -> dict[str, Meant]:
-    """Return, for each kind of word, what an OV circuit could turn it into that means something.
+    """Return, for each kind of word, the meaningful words an OV circuit could turn it into.
 
     >>> meant_words()["noun → its adjectives"]["cat"]
     ['grey', 'sleek']
@@ -69,10 +69,10 @@ def meant_words() -> dict[str, Meant]:
 
 
 def meant_share(raised: Tensor, meant: Meant) -> float:
-    """Return for how many words the one that is raised most is meant, 0 to 1.
+    """Return the fraction of words whose most-raised word is a meant one.
 
-    Args: raised (V, V) is what each word adds to each logit; only words that are meant by some word
-        of meant compete.
+    Args: raised (V, V) is what each word adds to each logit; only words that are meant for some
+        word compete.
     """
     index = {word: number for number, word in enumerate(vocabulary())}
     candidates = sorted({word for words in meant.values() for word in words})
@@ -81,7 +81,7 @@ def meant_share(raised: Tensor, meant: Meant) -> float:
 
 
 def meant_table(raises: Callable[..., Tensor], model: MaskedWordModel) -> Tensor:
-    """Return the meant share of every head for each kind of word, (kinds, L·H).
+    """Return every head's meant_share for each kind of word, (kinds, L·H).
 
     Args: ``raises(model, layer, head)`` is (V, V), what each word adds to each logit.
     """
@@ -91,7 +91,7 @@ def meant_table(raises: Callable[..., Tensor], model: MaskedWordModel) -> Tensor
 
 
 def meant_by_chance(meant: Meant) -> float:
-    """Return how often a candidate drawn at random is meant."""
+    """Return how often a random candidate is meant."""
     candidates = {word for words in meant.values() for word in words}
     return sum(map(len, meant.values())) / len(meant) / len(candidates)
 
@@ -104,14 +104,14 @@ def head_names(model: MaskedWordModel) -> list[str]:
 def by_head(
     tables: Mapping[str, Tensor], rows: Iterable[str], caption: str, *, unit: str = "mean weight"
 ) -> None:
-    """Show tables of the course's model, (rows, L·H), under their titles."""
+    """Show tables of the course's model, (rows, L·H), with their titles."""
     columns = head_names(example.trained_model())
     plots.show(plots.heatmap_tables(tables, list(rows), columns, group=4, unit=unit), caption)
 
 
 @torch.no_grad()
 def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the mean merged context of every layer over all words, (L, C)."""
+    """Return every layer's mean merged context over all words, (L, C)."""
     ids, mask = example.encode([text.words for text in texts], device=model.device)
     layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
     return torch.stack(
@@ -120,7 +120,7 @@ def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
 
 
 def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with the first word of the pair hidden.
+    """Return a sentence for each pair of a relation, with the pair's first word hidden.
 
     >>> from mha_course.datasets.grammar import sentences
     >>> hidden = hide_first_word(sentences(5, "test", seed=0), "noun")
@@ -133,7 +133,7 @@ def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
 def _replace_word(
     texts: Sequence[Sentence], relation: str, index: int, word: str
 ) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with another word as its first or second."""
+    """Return a sentence for each pair of a relation, with its first or second word replaced."""
     replaced = []
     for text in texts:
         for pair in text.pairs.get(relation, ()):
@@ -147,8 +147,8 @@ def with_because(
 ) -> list[tuple[str | float, ...]]:
     """Measure single heads where “because” replaces one of two related words.
 
-    Returns: rows of a head, what it relates, its mean weight, its position baseline, and its mean
-        weight to “because” and from it.
+    Returns: rows with a head, its relation, its mean weight, its position baseline, and its mean
+        weight to and from “because”.
     """
     rows: list[tuple[str | float, ...]] = []
     for relation, heads in {"pronoun": (5,), "subject": (5,), "adjective": (1, 3, 6, 7)}.items():
@@ -165,7 +165,7 @@ def with_because(
 def baseline_table(
     model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
 ) -> Tensor:
-    """Return the position baseline of every head for each relation, (relations, L·H)."""
+    """Return every head's position baseline for each relation, (relations, L·H)."""
     weights = all_weights(model, texts)
     return torch.stack(
         [position_baseline(weights, texts, relation).flatten() for relation in relations]
@@ -175,7 +175,7 @@ def baseline_table(
 def accuracies(
     model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
 ) -> Tensor:
-    """Return how often the hidden first word of each relation is guessed, (relations,)."""
+    """Return how often each relation's hidden first word is guessed, (relations,)."""
     return torch.tensor(
         [accuracy(model, relevant_sentences(texts, name), name) for name in relations]
     )
@@ -186,7 +186,7 @@ def accuracy_lost(
     ablated: Sequence[Sequence[Head]],
     means: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return which part of the guesses is lost without each set of heads, (relations, sets).
+    """Return the accuracy lost without each set of heads, (relations, sets).
 
     Args: ablated are the sets of heads; ``[[head] for head in all_heads(model)]`` tries each one;
         means as for ``ablate_heads``.
@@ -201,7 +201,7 @@ def accuracy_lost(
 def accuracy_lost_in_pairs(
     model: MaskedWordModel, texts: Sequence[Sentence], relation: str
 ) -> Tensor:
-    """Return what is lost without any two heads, (L·H, L·H), and, on the diagonal, without one."""
+    """Return the accuracy lost without any two heads, (L·H, L·H); on the diagonal, without one."""
     heads = all_heads(model)
     pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
     ablated = [[heads[first], heads[second]] for first, second in pairs]

@@ -1,5 +1,5 @@
-"""Induction: an earlier copy of a word, and what followed it then; attention only, in one
-layer or two.
+"""Induction: find an earlier copy of a word, and what followed it; attention-only models of one or
+two layers.
 
 Axes: B sequences, S tokens, C width, V words in the vocabulary, H heads, L layers.
 """
@@ -34,7 +34,7 @@ def repeated_words(count: int, generator: torch.Generator) -> Tensor:
 
 
 def words_in_pieces(count: int, generator: torch.Generator) -> Tensor:
-    """Draw 12 different words, and then four pieces of three cut out of them anywhere: (B, 24).
+    """Draw 12 different words, then four runs of three taken from anywhere in them: (B, 24).
 
     >>> ids = words_in_pieces(1, torch.Generator().manual_seed(0))[0].tolist()
     >>> starts = [ids.index(ids[place]) for place in range(12, 24, 3)]
@@ -54,7 +54,7 @@ def _different_words(count: int, generator: torch.Generator) -> Tensor:
 
 
 def is_known(ids: Tensor) -> Tensor:
-    """Return which words, from the second on, followed the same word before, (B, S-1).
+    """Return which words, from the second on, have followed the same word before, (B, S-1).
 
     >>> is_known(torch.tensor([[7, 4, 9, 7, 4, 9]])).int().tolist()
     [[0, 0, 0, 1, 1]]
@@ -65,7 +65,7 @@ def is_known(ids: Tensor) -> Tensor:
 
 
 class AttentionOnly(nn.Module):
-    """Causal attention layers that add to the stream, without norm or feed-forward part."""
+    """Causal attention layers that add to the stream, without norms or feed-forward parts."""
 
     def __init__(self, num_layers: int, num_heads: int, d_model: int = 64) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class AttentionOnly(nn.Module):
         self.to_words = nn.Linear(d_model, WORDS)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Map ids (B, S) to logits of the next words (B, S, V)."""
+        """Map ids (B, S) to next-word logits (B, S, V)."""
         return self.weights_and_logits(ids)[1]
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -96,19 +96,20 @@ class AttentionOnly(nn.Module):
 
 
 def known_loss(model: AttentionOnly, ids: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the words that are known, in nats."""
+    """Return the mean cross-entropy of the known words, in nats."""
     losses = F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:], reduction="none")  # (B, S-1)
     return losses[is_known(ids)].mean()
 
 
 def accuracy(logits: Tensor, ids: Tensor) -> float:
-    """Return how often logits (B, S, V) guess a word that is known, 0 to 1."""
+    """Return how often logits (B, S, V) guess a known word, 0 to 1."""
     right = logits[:, :-1].argmax(-1) == ids[:, 1:]  # (B, S-1)
     return right[is_known(ids)].float().mean().item()
 
 
 def accuracy_of_copying(ids: Tensor) -> float:
-    """Return how often the word L back is a word that is known, with the best L for each place."""
+    """Return how often copying the word L back is right for known words, with each position's best
+    L."""
     known = is_known(ids)
     right = torch.zeros(ids.size(1), *known.shape, device=ids.device)  # (L, B, S-1)
     for back in range(1, ids.size(1)):
@@ -118,7 +119,7 @@ def accuracy_of_copying(ids: Tensor) -> float:
 
 @torch.no_grad()
 def accuracies(model: AttentionOnly, repeated: Tensor, pieces: Tensor) -> dict[str, float]:
-    """Return how often a model guesses a known word, of repeated words and of words in pieces."""
+    """Return how often a model guesses a known word, for repeated words and words in pieces."""
     return {
         "repeated": accuracy(model(repeated), repeated),
         "pieces": accuracy(model(pieces), pieces),
@@ -130,15 +131,15 @@ class Learned(NamedTuple):
 
     model: AttentionOnly
     losses: list[float]  # of every step, in nats
-    accuracy: float  # how often it guesses a word that is known
+    accuracy: float  # how often it guesses a known word
     previous: Tensor  # (L, H), each head's mean weight on the word before, in the first 12 words
-    after: Tensor  # (L, H), on the words that came after this one, from those that came back
+    after: Tensor  # (L, H), from repeated words to what followed them before
 
 
 def learn(
     num_layers: int, num_heads: int, d_model: int = 64, *, seed: int = 0, steps: int = 300
 ) -> Learned:
-    """Train on repeated random words, and measure on others."""
+    """Train on repeated random words, and measure on new ones."""
     generator = torch.Generator().manual_seed(seed)
     with seeded(seed):
         model = AttentionOnly(num_layers, num_heads, d_model)
@@ -157,7 +158,7 @@ def learn(
 
 
 def one_layer(seed: int) -> dict[str, Any]:
-    """Train one layer four times as long as the lesson does, and report on it."""
+    """Train one layer four times as long as in the lesson, and report on it."""
     model = learn(1, 2, 90, seed=seed, steps=6000).model
     dice = torch.Generator().manual_seed(99)
     repeated, pieces = repeated_words(2000, dice), words_in_pieces(2000, dice)

@@ -1,6 +1,6 @@
-"""What ablation cannot tell: how far it moves a model, and what is smaller than a head.
+"""Limits of ablation: how far it moves a model, and structure smaller than a head.
 
-Axes: N sentences, C width, D numbers of a head, n directions of them, V words in the vocabulary.
+Axes: N sentences, C width, D head width, n directions in it, V words in the vocabulary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mha_course.models import MaskedWordModel
 
 
 def after_attention(model: MaskedWordModel, texts: Sequence[Sentence], layer: int) -> Tensor:
-    """Return the hidden word's vector in each sentence after the attention of a layer, (N, C)."""
+    """Return the hidden word's vector in each sentence after a layer's attention, (N, C)."""
     ids, mask = encode([text.words for text in texts], device=model.device)
     return around_attention(model, ids, mask, layer)[1][ids == MASK]
 
@@ -27,11 +27,10 @@ def distance_moved(
     model: MaskedWordModel, texts: Sequence[Sentence], known: Sequence[Sentence],
     means: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return how far each ablated head moves hidden words away from all known ones, (L·H,).
+    """Return how far ablating each head moves hidden words from all known ones, (L·H,).
 
-    That is the mean distance, after the head's layer, to the nearest hidden word of known
-    sentences in the intact model, divided by the distance without ablation. means are those of
-    ``ablate_heads``.
+    That is the mean distance, after the head's layer, to the nearest hidden word of known sentences
+    in the intact model, divided by the distance without ablation. means is as for ``ablate_heads``.
     """
     ratios = []
     for layer, head in all_heads(model):
@@ -47,9 +46,9 @@ def distance_moved(
 
 @torch.no_grad()
 def pronoun_directions(model: MaskedWordModel, layer: int, head: int) -> Tensor:
-    """Return directions in a head's values that tell it, he, she and they apart, (3, D).
+    """Return directions in a head's values that separate it, he, she and they, (3, D).
 
-    They span the differences of the mean values of the nouns that each pronoun stands for.
+    They span the differences between the mean values of each pronoun's nouns.
     """
     block = model.blocks[layer]
     width = model.encoder.norm.weight.numel() // block.attention.num_heads
@@ -66,7 +65,7 @@ def pronoun_directions(model: MaskedWordModel, layer: int, head: int) -> Tensor:
 
 @torch.no_grad()
 def ablate_directions(model: MaskedWordModel, head: Head, directions: Tensor) -> MaskedWordModel:
-    """Return a copy whose head no longer adds what its context has along directions (n, D)."""
+    """Return a copy with the context of one head projected off directions (n, D)."""
     ablated = copy.deepcopy(model)
     layer, number = head
     width = directions.size(1)
@@ -77,10 +76,10 @@ def ablate_directions(model: MaskedWordModel, head: Head, directions: Tensor) ->
 
 
 def words_read_back(vectors: Tensor, count: int, generator: torch.Generator) -> float:
-    """Return how often a sum of count word vectors, of V, shows which words were added, 0 to 1.
+    """Return how often a sum of count word vectors reveals which words were added, 0 to 1.
 
-    The vectors (V, C) are centred and made of length 1; the words read are those whose vectors have
-    the largest dot products with the sum.
+    The vectors (V, C) are centred and normalised; the words read are those with the largest dot
+    products with the sum.
     """
     centred = vectors - vectors.mean(0)
     units = centred / centred.norm(dim=1, keepdim=True)  # (V, C)

@@ -18,15 +18,15 @@ STORED = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")
 
 
 def gpt2_qkv(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return w_q, w_k, w_v as nn.Linear keeps them, (C, C) each, from c_attn.weight (C, 3C), kept
-    as (in, out).
+    """Return w_q, w_k, w_v as nn.Linear stores them, (C, C) each, from c_attn.weight (C, 3C),
+    stored as (in, out).
     """
     w_q, w_k, w_v = weight.T.chunk(3)  # (C, C) each
     return w_q, w_k, w_v
 
 
 def gpt2_attention(x: Tensor, state: Mapping[str, Tensor], num_heads: int) -> Tensor:
-    """Do all six steps, causal, with the tensors of one layer of a GPT-2 file: (B, S, C) -> (B, S,
+    """Do all six steps, causally, with one layer's tensors from a GPT-2 file: (B, S, C) -> (B, S,
     C).
     """
     w_q, w_k, w_v = gpt2_qkv(state["c_attn.weight"])
@@ -39,13 +39,13 @@ def gpt2_attention(x: Tensor, state: Mapping[str, Tensor], num_heads: int) -> Te
 
 
 def to_half_split(weight: Tensor, num_heads: int) -> Tensor:
-    """Bring the rows 2i of each head before its rows 2i + 1, (H*D, width) -> (H*D, width)."""
+    """Move each head's rows 2i before its rows 2i + 1, (H*D, width) -> (H*D, width)."""
     pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, width)
     return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, width)
 
 
 def with_state(answer: Callable[..., Any], x: Tensor, *others: Any) -> Any:
-    """Pass the four tensors on by their names in a file; only x gets a gradient."""
+    """Pass the four tensors by their names in a file; only x gets a gradient."""
     *stored, num_heads = others
     state = {name: tensor.detach() for name, tensor in zip(STORED, stored, strict=True)}
     return answer(x, state, num_heads)
@@ -74,7 +74,7 @@ def _each_turned(w: Tensor) -> Tensor:
 
 
 def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tensor]:
-    """Return to_half_split along an axis, of each head or of the whole width, or the way back."""
+    """Return to_half_split along an axis, per head or over the whole width, or its inverse."""
 
     def reorder(weight: Tensor, num_heads: int) -> Tensor:
         pairs = (2, -1) if back else (-1, 2)
@@ -85,7 +85,7 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
 
 
 def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
-    """Return to_half_split that exchanges two axes of the cut rows, in which the heads may be
+    """Return to_half_split that exchanges two axes of the split rows, where heads may come
     elsewhere.
     """
 
@@ -98,7 +98,7 @@ def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
 
 
 def _without_diagonal(fill: float) -> dict[str, Any]:
-    """Hide the diagonal as well, and leave the row that sees nothing as it comes."""
+    """Hide the diagonal as well, and leave the fully masked row as it is."""
     return {
         "mask": lambda m, z: m.tril(-1),
         "hide": lambda z, m: z.masked_fill(~m, fill),
@@ -111,7 +111,7 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
     w_q, w_k, w_v, c_proj = d.matrices("CC", "CC", "CC", "CC")
     x, w_k = opposed(d, x, w_q, w_k)
     if d.kind == HIDDEN_LEAD:
-        x[:, -1] *= 1e4  # which no other token sees; more would drown the gradients in rounding
+        x[:, -1] *= 1e4  # hidden from other tokens; more would drown the gradients in rounding
     return x, torch.cat((w_q, w_k, w_v), 1), d("X"), c_proj, d("C"), d.H
 
 

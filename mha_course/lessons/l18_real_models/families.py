@@ -1,4 +1,4 @@
-"""Small models of many families, with random numbers, in which an attention function can be tried.
+"""Small random models of many families, for trying an attention function.
 
 Axes: B texts or images, S tokens, C width, N tokens that are not padding.
 """
@@ -17,7 +17,7 @@ from mha_course.models import seeded
 
 
 class Family(NamedTuple):
-    """What a family is called in transformers, what its attention has, and its settings."""
+    """A family's name in transformers, its attention's features, and its settings."""
 
     model_type: str
     has: str
@@ -28,7 +28,7 @@ SIZES: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "vocab_size": 97, "max_position_embeddings": 64, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2,
-    "initializer_range": 0.3,  # with the usual 0.02, all weights would be nearly equal
+    "initializer_range": 0.3,  # with the usual 0.02, all attention weights would be nearly equal
 }  # fmt: skip
 SHARED = {"num_key_value_heads": 2, "head_dim": 8}  # two query heads to each
 FAMILIES = {
@@ -61,7 +61,7 @@ FAMILIES = {
          "decoder_start_token_id": 1},
     ),
 }  # fmt: skip
-# These hand over more than q, k, v and a mask.
+# These pass more than q, k, v and a mask.
 WITH_MORE = {
     "Gemma 2": Family(
         "gemma2", "softcap", SHARED | {"sliding_window": 4, "attn_logit_softcapping": 2.0}
@@ -78,13 +78,13 @@ WITH_MORE = {
 
 
 def config_of(family: Family) -> PreTrainedConfig:
-    """Return the settings of a small model of a family."""
+    """Return the settings for a family's small model."""
     return AutoConfig.for_model(family.model_type, **{**SIZES, **family.settings})
 
 
 def outputs(family: Family, attention: str) -> Tensor:
-    """Build a model of a family, with the same random numbers each time, and return its outputs for
-    two texts or images at all tokens but padding, (N, C).
+    """Build a family's model, always with the same random numbers, and return its outputs for two
+    texts or images at all tokens except padding, (N, C).
 
     Args: attention is "eager" or a name from plug_in.
     """

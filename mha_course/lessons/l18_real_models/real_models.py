@@ -1,5 +1,4 @@
-"""Published checkpoints, opened by transformers to be read and measured: their files, their tokens,
-and their heads.
+"""Published checkpoints, opened with transformers: their files, tokens and heads.
 
 Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H heads, C width.
 """
@@ -64,7 +63,7 @@ PUBLISHED = {
 
 
 class Checkpoint:
-    """A folder with a model and its tokenizer; small if it is one of the course's own."""
+    """A folder with a model and its tokenizer; small if it is the course's own."""
 
     def __init__(self, folder: Path, *, small: bool, device: Device = "cpu") -> None:
         self.folder = folder
@@ -73,12 +72,12 @@ class Checkpoint:
 
     @cached_property
     def model(self) -> PreTrainedModel:
-        """The model in float32, not to be trained, on the device; read when first needed."""
+        """The model in float32, frozen, on the device; loaded when first needed."""
         return on_device(load(self.folder), self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer from the file next to the model. Raises: ShapeError without one."""
+        """The tokenizer from the model's folder. Raises: ShapeError if there is none."""
         path = self.folder / "tokenizer.json"
         rule = "the tokenizer must be next to the model"
         got = f"none in {self.folder.name}"
@@ -87,8 +86,8 @@ class Checkpoint:
         return Tokenizer.from_file(str(path))
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
-        """Return the ids of a text (1, S), on the device, and its tokens as words; · stands for the
-        space before a token.
+        """Return a text's ids (1, S), on the device, and its tokens as words; · marks a space
+        before one.
         """
         ids = self.tokenizer.encode(text).ids
         longest = self.model.config.max_position_embeddings
@@ -103,14 +102,14 @@ class Checkpoint:
         return str(self.tokenizer.id_to_token(number)).replace("Ġ", "·").replace("▁", "·")
 
     def likeliest(self, logits: Tensor, count: int = 5) -> str:
-        """Name the tokens with the highest of some logits (V,), each with its probability."""
+        """Name the tokens with the highest logits (V,), each with its probability."""
         values, ids = logits.softmax(-1).topk(count)
         return "  ".join(
             f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), values.tolist(), strict=True)
         )
 
     def untrained(self, seed: int = 0) -> PreTrainedModel:
-        """Return a model of the same architecture with random numbers in it."""
+        """Return a model of the same architecture with random parameters."""
         with seeded(seed):
             model = type(self.model)(self.model.config)
         return on_device(model.eval().requires_grad_(False), self.device)
@@ -123,14 +122,14 @@ def on_device(model: PreTrainedModel, device: Device) -> PreTrainedModel:
 
 
 def load(folder: Path) -> PreTrainedModel:
-    """Let transformers build a model from its folder, whose attention is "eager": that one can
-    return its weights. No code of the folder runs.
+    """Build a model from its folder with transformers and "eager" attention, which can return its
+    weights. No code from the folder runs.
 
-    Raises: ShapeError for what transformers cannot open.
+    Raises: ShapeError if transformers cannot open it.
     """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    enable_progress_bars()  # those of a download, which the line above switches off as well
+    enable_progress_bars()  # also download bars, if the line above hides progress
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         architecture = getattr(transformers, config.architectures[0])
@@ -145,27 +144,27 @@ def load(folder: Path) -> PreTrainedModel:
 
 
 def shipped(family: str) -> Path:
-    """Return the folder of the small checkpoint of a family that comes with the course."""
+    """Return the folder of a family's small checkpoint, which comes with the course."""
     return Path(__file__).parents[2] / "data" / "checkpoints" / family
 
 
 def fetch(repo: str, revision: str | None = None) -> Path:
-    """Return the folder of a published model in huggingface_hub's cache; download it before.
+    """Return a published model's folder in huggingface_hub's cache, downloading it if needed.
 
-    HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE mean what they mean to the library.
+    HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE work as usual.
 
-    Raises: ShapeError for a model that cannot be fetched.
+    Raises: ShapeError if it cannot be downloaded.
     """
     try:
         if try_to_load_from_cache(repo, "config.json", revision=revision) is None:
-            # Without a network this fails at once; a download would try again for half a minute.
+            # Without a network this fails immediately; a download would retry for half a minute.
             get_hf_file_metadata(hf_hub_url(repo, "config.json", revision=revision))
         folder = Path(hf_hub_download(repo, "config.json", revision=revision)).parent
-        get = partial(hf_hub_download, repo, revision=folder.name)  # of the same commit
+        get = partial(hf_hub_download, repo, revision=folder.name)  # from the same commit
         get("tokenizer.json")
         try:
             get(WEIGHTS)
-        except RemoteEntryNotFoundError:  # larger models lie in several files
+        except RemoteEntryNotFoundError:  # larger models have several files
             index = json.loads(Path(get(INDEX)).read_text(encoding="utf-8"))
             for file in sorted(set(index["weight_map"].values())):
                 get(file)
@@ -182,13 +181,12 @@ def _first_line(error: Exception) -> str:
 
 
 def open_checkpoint(name: str | Path, *, real: bool = False, device: Device = "cpu") -> Checkpoint:
-    """Open the course's small checkpoint of a family, or the published one; print which, in one
-    line.
+    """Open a family's small checkpoint, or the published one; print a line saying which.
 
-    Args: name is one of PUBLISHED, a folder of one's own, or ``owner/name`` of the hub; real takes
-        the published one, and so does MHA_COURSE_REAL=1. Where it cannot be fetched, the small one
-        is opened, and the line says why. The model is brought to the device.
-    Raises: ShapeError for a name of one's own that is none, or that cannot be fetched.
+    Args: name is one of PUBLISHED, your own folder, or ``owner/name`` on the hub; real, or
+        MHA_COURSE_REAL=1, opens the published one. If it cannot be downloaded, the small one is
+        opened, and the line says why. The model is moved to the device.
+    Raises: ShapeError if your own name is unknown, or cannot be downloaded.
     """
     if name not in PUBLISHED:
         return _open_own(name, device)
@@ -221,8 +219,8 @@ def _open_own(name: str | Path, device: Device) -> Checkpoint:
 
 
 def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of each tensor of a layer's attention as the file has them, without
-    reading numbers; norms and stored masks are left out.
+    """Return the names and shapes of a layer's attention tensors in the file, without reading
+    numbers; norms and stored masks are left out.
     """
     in_layer = re.compile(rf"\b(h|layers?)\.{layer}\.(attn|attention|self_attn)\.(?!.*norm)", re.I)
     with safe_open(folder / WEIGHTS, "pt") as file:
@@ -245,14 +243,14 @@ def attention_weights(model: PreTrainedModel, ids: Tensor, mask: Tensor | None =
 
 
 def all_heads(model: PreTrainedModel) -> list[Head]:
-    """Return layer and head of every head of a model."""
+    """Return the layer and head index of every head in a model."""
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     return [(layer, head) for layer in range(layers) for head in range(heads)]
 
 
 @contextmanager
 def heads_off(gpt2: PreTrainedModel, heads: Sequence[Head]) -> Iterator[None]:
-    """Let some heads of a GPT-2 add nothing, inside ``with``: their context is 0.
+    """Ablate heads of a GPT-2 inside ``with``: set their context to 0.
 
     Args: heads are pairs of a layer and a head, both counted from 0.
     """
@@ -271,20 +269,20 @@ def _without(columns: Tensor, module: nn.Module, inputs: tuple[Tensor]) -> Tenso
 
 
 def previous_token_scores(weights: Tensor) -> Tensor:
-    """Return each head's mean weight on the token before, (L, H), of weights (L, B, H, S, S)."""
+    """Return each head's mean weight on the previous token, (L, B, H, S, S) -> (L, H)."""
     return weights.diagonal(-1, -2, -1).mean((1, 3))
 
 
 def induction_scores(weights: Tensor, period: int) -> Tensor:
-    """Return each head's mean weight on what came after this token one period ago, (L, H).
+    """Return each head's mean weight on what followed this token one period ago, (L, H).
 
-    Args: weights (L, B, H, S, S), of sequences with S = 2 periods.
+    Args: weights (L, B, H, S, S), for sequences of two periods.
     """
     return weights[..., period:, :].diagonal(1, -2, -1).mean((1, 3))
 
 
 def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
-    """Return layer and head of the highest scores, of scores (L, H), highest first."""
+    """Return the layer and head of the highest scores (L, H), highest first."""
     places = scores.flatten().topk(count).indices.tolist()
     return [divmod(place, scores.size(1)) for place in places]
 
@@ -292,10 +290,10 @@ def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
 def in_tokens(
     tokenizer: Tokenizer, texts: Sequence[Sentence], *, device: Device = "cpu"
 ) -> tuple[list[Sentence], Tensor, Tensor]:
-    """Return texts whose pairs are places of tokens, their ids (N, S), and a mask (N, S), True = a
+    """Return texts with pairs of token positions, their ids (N, S), and a mask (N, S), True = a
     token, both on the device.
 
-    Of a word in several pieces the last one counts.
+    For a word in several pieces, the last one counts.
     """
     encodings = tokenizer.encode_batch([text.words for text in texts], is_pretokenized=True)
     placed = []

@@ -1,8 +1,8 @@
-"""The three small checkpoints that ship, models of transformers in the layouts of published GPT-2,
-BERT and Llama: trained.
+"""The three small checkpoints that ship: trained transformers models in the layouts of GPT-2, BERT
+and Llama.
 
-``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` makes them
-again, two minutes each.
+``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` retrains them,
+two minutes each.
 
 Axes: B rows, S tokens, V tokens in the vocabulary.
 """
@@ -48,7 +48,7 @@ _COMMON = {
     "num_hidden_layers": 2,
     "max_position_embeddings": PLACES,
 }
-CONFIGS: dict[str, dict[str, Any]] = {  # dropout makes so small a model worse
+CONFIGS: dict[str, dict[str, Any]] = {  # dropout hurts so small a model
     "gpt2": {
         "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4, "n_layer": 2,
         "n_inner": 128, "n_positions": PLACES, "bos_token_id": 0, "eos_token_id": 0,
@@ -68,12 +68,12 @@ TRAINING = {"gpt2": (2500, 5e-3), "bert": (2000, 3e-3), "llama": (2500, 5e-3)}
 
 
 def written(text: Sentence) -> str:
-    """Write a sentence as a book does."""
+    """Write a sentence with a capital and a full stop."""
     return " ".join(text.words).replace(" ,", ",").capitalize() + "."
 
 
 def byte_level(texts: Sequence[str], *, digits: bool) -> Tokenizer:
-    """Learn byte pairs, in the format of GPT-2; SmolLM2 cuts numbers into digits before.
+    """Learn byte pairs, in GPT-2's format; SmolLM2 first splits numbers into digits.
 
     Reference: Sennrich et al. 2016, section 3.2; of bytes: Radford et al. 2019, section 2.2.
     """
@@ -92,8 +92,7 @@ def byte_level(texts: Sequence[str], *, digits: bool) -> Tokenizer:
 
 
 def word_pieces() -> Tokenizer:
-    """Know the words of the course, and letters to spell others: in the format of BERT, which
-    lower-cases.
+    """Know the course's words, and letters to spell others, in BERT's lower-case format.
 
     Reference: Wu et al. 2016, section 4.1; Devlin et al. 2019, section 3.
     """
@@ -115,10 +114,9 @@ def word_pieces() -> Tokenizer:
 def next_token_batches(
     tokenizer: Tokenizer, texts: Sequence[str], seed: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield endless batches: ids (B, S) of text and, as many, of random tokens that come again; and
-    targets.
+    """Yield endless batches: ids (B, S), half text, half repeated random tokens; and targets.
 
-    Targets (B, S - 1) are the next tokens, or -100 while those of a random row are all new.
+    Targets (B, S - 1) are the next tokens, or -100 in a random row's first pass.
     """
     generator = torch.Generator().manual_seed(seed)
     stream = torch.tensor(
@@ -135,7 +133,7 @@ def next_token_batches(
 
 
 def next_token_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the targets (B, S - 1), in nats."""
+    """Return the targets' mean cross-entropy, in nats."""
     return F.cross_entropy(model(ids).logits[:, :-1].flatten(0, 1), targets.flatten())
 
 
@@ -146,13 +144,13 @@ def hidden_word_loss(model: nn.Module, ids: Tensor, mask: Tensor, targets: Tenso
 
 
 def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield the batches of the running example as BERT reads them: [CLS], words, in half of the
-    rows a stop, [SEP].
+    """Yield the running example's batches in BERT's form: [CLS], words, a full stop in half of the
+    rows, [SEP].
     """
     (cls, stop, sep) = tokenizer.encode(".").ids
     plain = " ".join((PAD, MASK, *vocabulary()[2:]))
     encoding = tokenizer.encode(plain, add_special_tokens=False)
-    number = torch.tensor(encoding.ids)  # of each word of the course
+    number = torch.tensor(encoding.ids)  # of each course word
     generator = torch.Generator().manual_seed(seed)
     for words, may_attend, hidden in example.training_batches(seed):
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
@@ -166,7 +164,7 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
 
 
 def new_model(family: str, config: dict[str, Any], seed: int) -> PreTrainedModel:
-    """Return an untrained model; learned positions begin as waves."""
+    """Return an untrained model; learned positions start as waves."""
     settings = AutoConfig.for_model(family, attn_implementation="eager", **config)
     architecture = getattr(transformers, config["architectures"][0])
     with seeded(seed):
@@ -180,7 +178,7 @@ def new_model(family: str, config: dict[str, Any], seed: int) -> PreTrainedModel
 
 
 def make(family: str, seed: int = 0) -> tuple[PreTrainedModel, Tokenizer]:
-    """Train the checkpoint of a family; return the model and its tokenizer."""
+    """Train a family's checkpoint; return the model and its tokenizer."""
     texts = [written(text) for text in sentences(20_000, "train", seed)]
     tokenizer = word_pieces() if family == "bert" else byte_level(texts, digits=family == "llama")
     config = {"vocab_size": tokenizer.get_vocab_size(), **CONFIGS[family]}
@@ -195,7 +193,7 @@ def make(family: str, seed: int = 0) -> tuple[PreTrainedModel, Tokenizer]:
 
 
 def save(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write a model as transformers does; the names of GPT-2 have no prefix, as on the hub."""
+    """Save a model as transformers does; GPT-2's names have no prefix, as on the hub."""
     is_gpt2 = model.config.model_type == "gpt2"
     base: Any = model.get_submodule(model.base_model_prefix) if is_gpt2 else model
     base.save_pretrained(folder)

@@ -1,6 +1,4 @@
-"""What a mistake in attention costs: small language models trained with it, and measured as they
-would be used.
-"""
+"""What a mistake in attention costs small language models, in training and in use."""
 
 from __future__ import annotations
 
@@ -23,29 +21,29 @@ from mha_course.models import WordModel, random_batches, seeded, train
 from mha_course.models.language import LONGEST, PAD, WORDS, encode, language_loss
 
 RIGHT = "right"
-CASES = (RIGHT, *MADE, *map("+".join, PAIRS))  # by the names of their mistakes
+CASES = (RIGHT, *MADE, *map("+".join, PAIRS))  # by their mistakes' names
 STEPS, EVERY = 300, 10
 SEEDS = (0, 1, 2)
-BATCH = 64  # sentences, in training and in measuring: one mistake mixes those of a batch
-PREFIX = 5  # tokens that are read at once before the rest comes one by one
+BATCH = 64  # sentences, in training and measuring alike: one mistake mixes a batch's sentences
+PREFIX = 5  # tokens read together before the rest follow one by one
 
 
-Losses = list[float | None]  # of each run; None where it is NaN, or where the model stops
+Losses = list[float | None]  # of each run; None if it is NaN, or if the model crashes
 
 
 class Record(NamedTuple):
-    """What was measured with one attention; losses in nats per word, on 500 sentences about pairs
-    not trained on.
+    """Measurements of one attention; losses in nats per word, on 500 sentences with held-out pairs
+    of nouns.
     """
 
-    losses: list[float]  # in training, the mean of every 10 steps, of the first run
-    at_once: Losses  # each sentence read at once, as in training
-    in_use: Losses  # padded on the left, five tokens at once, then one by one, with a cache
-    loaded: Losses  # at once, with the parameters that the right attention learned
+    losses: list[float]  # training losses of the first run, averaged over 10 steps
+    at_once: Losses  # each sentence in one pass, as in training
+    in_use: Losses  # padded on the left, five tokens together, then one by one, with a cache
+    loaded: Losses  # in one pass, with the right attention's parameters
 
 
 class LanguageModel(WordModel):
-    """A language model of two layers on any attention that knows places by itself."""
+    """A two-layer language model on any attention that encodes positions itself."""
 
     def __init__(self, attention: type[CausalAttention]) -> None:
         super().__init__(len(WORDS), LONGEST, d_model=48, num_heads=4, d_ff=128, num_layers=2)
@@ -59,9 +57,7 @@ class LanguageModel(WordModel):
         mask: Tensor | None = None,
         caches: tuple[KVCache | None, ...] = (None, None),
     ) -> Tensor:
-        """Map ids (B, T) to the logits of the word after each, (B, T, V); mask and caches as of
-        CausalAttention.
-        """
+        """Map ids (B, T) to next-word logits (B, T, V); mask and caches as for CausalAttention."""
         x = self.token_embedding(ids)  # (B, T, C)
         for block, layer_cache in zip(self.blocks, caches, strict=True):
             x = x + block.attention(block.norm1(x), mask, layer_cache)  # (B, T, C)
@@ -70,7 +66,7 @@ class LanguageModel(WordModel):
 
 
 def new_model(*mistakes: str, seed: int = 0) -> LanguageModel:
-    """Return the untrained model with these mistakes, of the same parameters whatever they are."""
+    """Return the untrained model with these mistakes, always with the same parameters."""
     with seeded(seed):
         return LanguageModel(faulty(*mistakes))
 
@@ -78,7 +74,7 @@ def new_model(*mistakes: str, seed: int = 0) -> LanguageModel:
 def train_model(
     *mistakes: str, seed: int = 0, steps: int = STEPS
 ) -> tuple[LanguageModel, list[float]]:
-    """Train a language model with these mistakes; return it and the loss of every step."""
+    """Train a language model with these mistakes; return it and every step's loss."""
     model = new_model(*mistakes, seed=seed)
     ids = encode([text.words for text in sentences(4000, "train", seed=seed)])
     batches = random_batches([ids], BATCH, seed)
@@ -88,22 +84,20 @@ def train_model(
 
 
 def fresh() -> Tensor:
-    """Return ids (500, S) of sentences about pairs of nouns that were kept out of training, padded
-    on the right.
-    """
+    """Return ids (500, S) of sentences with held-out pairs of nouns, padded on the right."""
     return encode([text.words for text in sentences(500, "test", seed=0)])
 
 
 def loss_at_once(model: LanguageModel, ids: Tensor) -> float | None:
-    """Return the mean loss of each next word of ids (B, S), each sentence read at once, in batches
-    as in training.
+    """Return the mean next-word loss of ids (B, S), each sentence in one pass, in batches as in
+    training.
     """
     return _mean(lambda batch: language_loss(model, batch), ids)
 
 
 def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
-    """Return the same loss of ids (B, S), read as in generating: padding in front, a start at once,
-    then a cache.
+    """Return the same loss, reading as in generation: padding in front, the first tokens together,
+    then with a cache.
     """
     try:
         return _mean(lambda batch: _in_use(model, batch), ids)
@@ -116,16 +110,16 @@ def _in_use(model: LanguageModel, ids: Tensor) -> Tensor:
     ids = ids.gather(1, order)
     mask = ids != PAD
     caches = (KVCache(), KVCache())
-    ends = [0, *range(PREFIX, ids.size(1))]  # the last token has nothing behind it
+    ends = [0, *range(PREFIX, ids.size(1))]  # nothing follows the last token
     logits = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
-    targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding is not asked for
+    targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding does not count
     return F.cross_entropy(
         torch.cat(logits, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100
     )
 
 
 def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
-    """Return the mean over all next words of ids (B, S), in batches; None if it is NaN."""
+    """Return the mean over all next words, in batches; None if it is NaN."""
     batches = ids.split(BATCH)
     counts = [(batch[:, 1:] != PAD).sum() for batch in batches]
     total = sum(loss(batch) * count for batch, count in zip(batches, counts, strict=True)) / sum(
@@ -158,5 +152,5 @@ def _right_parameters(seed: int) -> dict[str, Tensor]:
 
 @cache
 def load() -> dict[str, Record]:
-    """Return the records that ship, by names joined with +; ``right`` is right attention."""
+    """Return the shipped records, by names joined with +; ``right`` is right attention."""
     return {name: Record(*record) for name, record in precomputed.load().bug_hunt.items()}

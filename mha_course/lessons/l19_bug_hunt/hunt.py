@@ -1,7 +1,6 @@
-"""Lesson 19: modules that run, train and are wrong, drawn by a seed, and the verdict on a choice.
+"""Lesson 19: wrong modules that run and train, drawn from a seed, and the verdict on a choice.
 
-``python -m mha_course.lessons.l19_bug_hunt.hunt 7`` prints the answer key of the sheet that seed 7
-draws.
+``python -m mha_course.lessons.l19_bug_hunt.hunt 7`` prints the answer key of seed 7's sheet.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ LESSON_SHEET = (
     "keys-detached",
 )  # fmt: skip
 BLACK_BOXES = 5
-ROW_OF = {  # where a mistake looks different in a module
+ROW_OF = {  # mistakes that look different in a module
     "positions-ignored": "positions-ignored/cache",
     **{row.id: key for key, row in ROWS.items() if key.endswith("/module")},
 }
 SENTENCES = {name: ROWS[ROW_OF.get(name, name)] for name in (INNOCENT, *SINGLE)}
-GROUPS = {  # of the menu, with the methods whose mistakes they hold
+GROUPS = {  # of the menu, with the methods whose mistakes they list
     "Projections and heads": ("project", "split", "repeat"),
     "Positions": ("rotate",),
-    "Cache": ("append",),  # and whatever names it
+    "Cache": ("append",),  # and its name
     "Masks": ("past", "same_text", "hide"),
     "Scores and softmax": ("score", "attend"),
     "Merging and output": ("output",),
@@ -69,7 +68,7 @@ GROUPS = {  # of the menu, with the methods whose mistakes they hold
 
 @dataclass(frozen=True)
 class Case:
-    """One module of a sheet: to be called, and from case 6 on to be read."""
+    """One module of a sheet, to be called, and from case 6 on also to be read."""
 
     number: int
     seed: int
@@ -78,7 +77,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Its number, and the seed of its sheet unless that is the lesson's."""
+        """Its number, and its sheet's seed unless that is the lesson's."""
         return f"case {self.number} of sheet {self.seed}" if self.seed else f"case {self.number}"
 
     @property
@@ -87,15 +86,15 @@ class Case:
 
     @property
     def module(self) -> CausalAttention:
-        """The module, new each time, in float64, not training; its parameters are drawn by the seed
-        and the number. Probes count what they read of it.
+        """A new module in float64 and evaluation mode, its parameters drawn from the seed and the
+        number. Probes count their readings of it.
         """
         module = self.uncounted()
         vars(module)["case"] = self.seed, self.number
         return module
 
     def uncounted(self) -> CausalAttention:
-        """Return the module, of which no reading is counted."""
+        """Return the module without counting readings."""
         with seeded(100 * self.seed + self.number):
             return faulty(*self._names)(*self.sizes).double().eval()
 
@@ -110,7 +109,7 @@ class Case:
 
     @property
     def record(self) -> costs.Record:
-        """What small language models with this attention came to."""
+        """The results of small language models with this attention."""
         return costs.load()["+".join(self._names)]
 
     def __repr__(self) -> str:
@@ -124,8 +123,8 @@ class Case:
 
 
 def sheet(seed: int = 0) -> tuple[Case, ...]:
-    """Return twelve cases: for seed 0 those of the lesson, else drawn, one to three without a
-    mistake, at most one of them a black box.
+    """Return twelve cases: the lesson's for seed 0, else random; one to three have no mistake, at
+    most one of those a black box.
 
     Raises: ShapeError for a seed that is not a whole number from 0.
     """
@@ -152,7 +151,7 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
 
 
 def case(number: int, seed: int = 0) -> Case:
-    """Return one case of the sheet that a seed draws.
+    """Return one case of a seed's sheet.
 
     Raises: ShapeError for a number outside 1 to 12.
     """
@@ -166,8 +165,8 @@ _SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a choice: ``status`` is right, near (one of two) or wrong; of a case that is
-    found, ``diff`` compares the methods that are not the right ones with those that are.
+    """The verdict on a choice: ``status`` is right, near (one of two) or wrong; for a solved case,
+    ``diff`` compares its wrong methods with the right ones.
     """
 
     case: Case
@@ -214,7 +213,7 @@ _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: w
 
 
 def sentences() -> None:
-    """Show everything that can be wrong, each with the id that ``accuse`` takes."""
+    """Show everything that can be wrong, each with its id for ``accuse``."""
     rows = [(name, SENTENCES[name].title) for names in _groups().values() for name in names]
     body = [row((f"<code>{name}</code>", escaped(title))) for name, title in rows]
     fold = "<details><summary>{}</summary>{}</details>"
@@ -223,11 +222,11 @@ def sentences() -> None:
 
 
 def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
-    """Choose from a menu what is wrong with a case, or say it with an id from ``sentences``.
+    """Choose from a menu what is wrong with a case, or give an id from ``sentences``.
 
-    Args: of two mistakes one is enough to begin with; ``"no-mistake"`` is also a choice.
-    Returns: the menu, or with one id or two a Verdict.
-    Raises: ShapeError for a number outside 1 to 12, and for an id that does not exist.
+    Args: if there are two mistakes, you may begin with one; ``"no-mistake"`` is also a choice.
+    Returns: the menu, or, given one or two ids, a Verdict.
+    Raises: ShapeError for a number outside 1 to 12, and for an unknown id.
     """
     suspect = case(number, seed)
     if not mistakes:
@@ -245,7 +244,7 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
 
 
 def _groups() -> dict[str, list[str]]:
-    """Return the ids of all sentences by their group, first the one of none."""
+    """Return all sentences' ids by group, the ungrouped one first."""
     groups: dict[str, list[str]] = {"": [INNOCENT], **{group: [] for group in GROUPS}}
     for name in SINGLE:
         (method,) = methods(name)
@@ -255,7 +254,7 @@ def _groups() -> dict[str, list[str]]:
 
 
 def is_found(number: int, seed: int = 0) -> bool:
-    """Return whether all that is wrong with a case was named in this session."""
+    """Return whether all of a case's mistakes were named in this session."""
     return set().union(*_choices.get((seed, number), [])) == case(number, seed)._mistakes
 
 
@@ -283,7 +282,7 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
 
 @cache
 def _readings(suspect: Case) -> dict[str, Reading]:
-    """Return what every call of a probe gives, each of a module of its own."""
+    """Return the result of every call of a probe, each on a new module."""
     return {call: _read(suspect, call) for call in CALLS}
 
 
@@ -293,14 +292,14 @@ def _read(suspect: Case, call: str) -> Reading:
 
 
 def telling(suspect: Case) -> dict[str, Reading]:
-    """Return what the probes give that no right module gives."""
+    """Return the probe results that no right module gives."""
     readings = _readings(suspect)
     found_by = {name: readings[f"{name}(module)"] for name in PROBES}
     return {name: reading for name, reading in found_by.items() if reading.finds}
 
 
 def _acquittal(suspect: Case, name: str, repeated: bool) -> str:
-    """Say which number of a probe speaks against a choice."""
+    """Say which probe's number speaks against a choice."""
     if name == INNOCENT:
         probe = next(iter(telling(suspect)))
         advice = f": try the probe `{probe}`." if repeated else ". Which probes have you not tried?"
@@ -316,9 +315,9 @@ def _acquittal(suspect: Case, name: str, repeated: bool) -> str:
 
 
 def _against(suspect: Case, name: str) -> tuple[str, str] | None:
-    """Return a call of a probe that gives another number with this mistake, and what it would give.
-    Of two mistakes either may be why a number is not that of a right module, so what counts there
-    is a number that is never that with this one, whatever the other.
+    """Return a probe call that would give another number with this mistake, and that number.
+    With two mistakes, either may explain a wrong number, so what counts is a number that this
+    mistake never gives, whatever the other one is.
     """
     with_mistake, observed = _readings(replace(suspect, _names=(name,))), _readings(suspect)
     calls = [call for call in CALLS if with_mistake[call].pattern != observed[call].pattern]
@@ -339,7 +338,7 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
 
 @cache
 def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
-    """Return whether a probe finds this mistake together with any other."""
+    """Return whether a probe finds this mistake alongside any other."""
     replaced = {*methods(name)}
     partners = [partner for partner in SINGLE if replaced.isdisjoint(methods(partner))]
     return all(_read(Case(0, 0, (name, partner), sizes), call).finds for partner in partners)
@@ -355,8 +354,8 @@ def _probes_that_find(suspect: Case) -> list[str]:
 
 
 def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Return what small language models with this attention came to, and the right one: the words
-    for a table, its heads and its rows.
+    """Return small language models' results with this attention and the right one: a table's text,
+    headings and rows.
     """
     records = {"this case": suspect.record, "the right one": costs.load()[costs.RIGHT]}
     return (
@@ -376,14 +375,14 @@ def _loss(values: costs.Losses) -> str:
 
 
 def losses(*cases: Case) -> Figure:
-    """Draw the loss in training of these cases, each next to that of the right attention."""
+    """Draw these cases' training losses, each next to the right attention's."""
     best = costs.load()[costs.RIGHT].losses
     steps = range(costs.EVERY, costs.STEPS + 1, costs.EVERY)
     return small_curves({f"case {x.number}": x.record.losses for x in cases}, steps, best)
 
 
 class Menu(Panel):
-    """Choose what is wrong with a case, and see its loss in training and the verdict."""
+    """Choose what is wrong with a case, and see its training loss and the verdict."""
 
     _esm = esm("menu.js", folder=Path(__file__).parent)
     _css = f"""{Panel._css}
@@ -403,7 +402,7 @@ class Menu(Panel):
         self.options = {**self.options, "groups": groups}
 
     def without_kernel(self) -> None:
-        """Return None: a verdict probes the case."""
+        """Return None: a verdict needs to probe the case."""
 
     def _about(self) -> str:
         suspect = self._suspect
@@ -426,7 +425,7 @@ class Menu(Panel):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a learner's probe finds on right modules and on the cases of a sheet."""
+    """What a learner's probe finds on right modules and on a sheet's cases."""
 
     alarm: str
     cases: tuple[int, ...] = ()
@@ -442,10 +441,10 @@ class Trial:
 
 
 def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
-    """Try a probe on right modules, which it must let pass, and on the twelve cases of a sheet.
+    """Try a probe on right modules, which must pass, and on a sheet's twelve cases.
 
-    Args: probe takes a module and returns what it finds: a number that should be 0, True or a text
-        where something is wrong.
+    Args: probe takes a module and returns a number that should be 0, or True or a text if something
+        is wrong.
     """
     right = [((), sizes) for sizes in SIZES] + [((name,), SIZES[0]) for name in INNOCENTS]
     for names, sizes in right:
@@ -481,7 +480,7 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
 
 
 def _accuses(result: Any) -> bool:
-    """Return whether a number is not 0 up to rounding, or whether anything else is true."""
+    """Return whether a number is nonzero beyond rounding, or another value is true."""
     if isinstance(result, Reading):
         return result.finds
     if isinstance(result, torch.Tensor):
@@ -492,7 +491,7 @@ def _accuses(result: Any) -> bool:
 def _stops_or_accuses(probe: Callable[[CausalAttention], Any], suspect: Case) -> bool:
     try:
         return _accuses(probe(suspect.uncounted()))
-    except Exception:  # a right module did not stop it
+    except Exception:  # right modules passed
         return True
 
 
@@ -501,7 +500,7 @@ SCORE = ("Case", "State", "Choices")
 
 @dataclass(frozen=True)
 class Score:
-    """Which cases of a sheet are found, with how many choices."""
+    """Which cases of a sheet are solved, and with how many choices."""
 
     rows: tuple[tuple[str, str, str], ...]
     total: str
@@ -514,7 +513,7 @@ class Score:
 
 
 def score(seed: int = 0) -> Score:
-    """Show what was found in this session."""
+    """Show what was solved in this session."""
     rows = []
     for suspect in sheet(seed):
         choices = _choices.get((seed, suspect.number), [])
@@ -528,7 +527,7 @@ def score(seed: int = 0) -> Score:
 
 
 def answer_key(seed: int) -> str:
-    """Return, a line for each case of a sheet, its mistakes and the probes that tell."""
+    """Return a line for each case of a sheet: its mistakes and the probes that find them."""
     lines = []
     for suspect in sheet(seed):
         names = ", ".join(telling(suspect)) or "none"

@@ -1,4 +1,4 @@
-"""The lab of lesson 19: every probe called on every case of the lesson's sheet."""
+"""The lab of lesson 19: every probe on every case of the lesson's sheet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProbeLab(Lab):
         self._cases = {case.number: case for case in sheet()}
         calls = tuple(CALLS)
         super().__init__([
-            # A menu: a slider would read each case that it passes.
+            # A menu, since a slider would probe every case it passes.
             Control("case", "case", "menu", 1, tuple(self._cases)),
             Control("call", "call", "menu", "leaks(module)", calls),
         ])  # fmt: skip
@@ -43,5 +43,5 @@ class ProbeLab(Lab):
 
     def _receive(self, event: Mapping[str, Any]) -> None:
         super()._receive(event)
-        if event["moved"]:  # not what it shows at first
+        if event["moved"]:  # not the initial one
             READINGS[0, self.values["case"]] += 1

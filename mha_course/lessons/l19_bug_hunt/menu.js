@@ -1,4 +1,4 @@
-// The menu of a case: choose a sentence, accuse the case of it, and read the answer. To choose alone does nothing.
+// The menu of a case: choose a sentence, accuse the case of it, and read the answer. Choosing by itself does nothing.
 
 import { keepKeys, make, setText } from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";

@@ -1,4 +1,4 @@
-"""The pictures of lesson 19: losses in training, and those of several runs, next to right ones."""
+"""The pictures of lesson 19: training losses and those of several runs, next to right ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def small_curves(
 ) -> Figure:
     """Draw a line (N,) in each small panel, and the same reference in all of them.
 
-    Args: x (N,) and the reference (N,) serve all panels, which share their scales; at most four are
+    Args: x (N,) and the reference (N,) are for all panels, which share their scales, at most four
         in a row.
     """
     columns = min(len(panels), 4)
@@ -29,7 +29,7 @@ def small_curves(
     for ax, (title, values) in zip(axes.flat, panels.items(), strict=False):
         numbers = as_array("small_curves", values, ("N",))
         ax.plot(x, numbers, color=ACCENT, linewidth=3, label="the case")
-        # The reference is on top: they often coincide.
+        # The reference is on top, since they often coincide.
         ax.plot(x, reference, color=INK, linewidth=1, linestyle="--", label="right")
         ax.set_title(title, loc="left", fontsize=TEXT)
         ax.set_ylim(bottom=0)
@@ -47,10 +47,10 @@ def small_curves(
 
 
 def runs(panels: Mapping[str, Mapping[str, Sequence[float | None]]], best: str) -> Figure:
-    """Draw the losses of several runs as dots, a row for each name, and behind them all a band from
-    the lowest to the highest of the best one.
+    """Draw several runs' losses as dots, a row for each name, with a band behind them for the best
+    one's range.
 
-    Args: panels have the runs of the same names, None for those without a number.
+    Args: panels have runs of the same names, None for missing numbers.
     """
     figure = new_figure(9.6, 4.6)
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
@@ -66,16 +66,16 @@ def runs(panels: Mapping[str, Mapping[str, Sequence[float | None]]], best: str) 
         ax.set_title(title, loc="left", fontsize=TEXT)
         ax.set_yticks(range(len(rows)), list(rows))
         sns.despine(ax=ax)
-    axes[0].set_xlim(0, axes[0].get_xlim()[1])  # after all: the panels share it
+    axes[0].set_xlim(0, axes[0].get_xlim()[1])  # last, since the panels share it
     axes[0].invert_yaxis()
     figure.supxlabel("nats per word", fontsize=TEXT)
     return figure
 
 
 def show_costs(records: Mapping[str, Record]) -> None:
-    """Show the losses of each run of each case in three ways of using it; "right" is one of them.
+    """Show each case's losses, run by run, in three ways of using it; "right" is one of the cases.
 
-    What is more than a twentieth above the right run with the same seed, in all runs, is named.
+    Cases more than 5 % above the right run with the same seed, in all runs, are named.
     """
     uses = {"at_once": "read at once", "in_use": "word by word", "loaded": "with right parameters"}
     panels = {

@@ -1,7 +1,7 @@
-"""What is true of every right attention of ``faulty_attention``, as probes: each calls a module and
-returns one number, with what it is of a right module.
+"""Probes of what holds for any right ``CausalAttention``: each calls a module and returns one
+number, and what a right module gives.
 
-Axes: B sentences, S tokens, C width, H heads, G heads of k and v, D = C / H.
+Axes: B sentences, S tokens, C width, H heads, G key-value heads, D = C / H.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from mha_course.errors import require
 from mha_course.experiments.faulty_attention import CausalAttention
 from mha_course.models import seeded
 
-RIGHT = (0, 0)  # of no case: the right module, and what a verdict asks by itself
-NOTHING = 1e-9  # what is smaller is rounding, in float64
+RIGHT = (0, 0)  # of no case: the right module, and readings for a verdict
+NOTHING = 1e-9  # anything smaller is float64 rounding
 
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """The number of a probe. Of a right module it is ``right``."""
+    """A probe's number; for a right module it is ``right``."""
 
     value: float
     label: str
     right: float = 0.0
-    total: int = 0  # what is counted, else 0
+    total: int = 0  # the total if it is a count, else 0
 
     @property
     def finds(self) -> bool:
-        """Whether no right module gives this number; NaN is of none."""
+        """Whether no right module gives this number; none gives NaN."""
         return not abs(self.value - self.right) <= NOTHING
 
     @property
     def pattern(self) -> float:
-        """What the number is whatever the parameters: a count, 0, 1 for any other, or infinity for
-        NaN.
+        """What does not depend on the parameters: a count, 0, 1 for any other number, or infinity
+        for NaN.
         """
         if math.isnan(self.value):
             return math.inf
@@ -54,7 +54,7 @@ class Reading:
 
     @property
     def written(self) -> str:
-        """The number, as it is shown.
+        """The number as displayed.
 
         >>> [Reading(value, "").written for value in (1e-12, 0.12345, 0.000123, math.nan)]
         ['0', '0.123', '1e-04', 'NaN']
@@ -65,7 +65,7 @@ class Reading:
 
     @property
     def expected(self) -> str:
-        """The number of a right module."""
+        """A right module's number."""
         return self._write(self.right)
 
     def _write(self, value: float) -> str:
@@ -78,13 +78,13 @@ class Reading:
         return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
 
 
-Probe = Callable[..., Reading]  # of a CausalAttention first
+Probe = Callable[..., Reading]  # CausalAttention's first
 PROBES: dict[str, Probe] = {}
-READINGS: Counter[tuple[int, int]] = Counter()  # by the seed and the number of a case
+READINGS: Counter[tuple[int, int]] = Counter()  # by a case's seed and number
 
 
 def probe(function: Probe) -> Probe:
-    """Register a probe, and count each reading that it takes of a case."""
+    """Register a probe, and count each of its readings of a case."""
 
     @wraps(function)
     def counted(module: CausalAttention, *args: Any, **options: Any) -> Reading:
@@ -96,7 +96,7 @@ def probe(function: Probe) -> Probe:
 
 
 def about(function: Probe) -> str:
-    """Return what a probe does, and which lessons say why it holds."""
+    """Return what a probe does, and which lessons explain it."""
     does = (function.__doc__ or "").partition("\n\n")[0]
     return " ".join(does.replace("`", "").split())
 
@@ -107,21 +107,21 @@ def count(flags: Tensor, label: str, right: int = 0) -> Reading:
 
 
 def tokens(module: CausalAttention, batch: int = 2, length: int = 7, seed: int = 0) -> Tensor:
-    """Draw tokens (B, S, C) as wide as a module wants them, of its dtype."""
+    """Draw tokens (B, S, C) of a module's width and dtype."""
     weight = module.q_proj.weight
     with seeded(seed):
         return torch.randn(batch, length, weight.size(1), dtype=torch.float64).to(weight)
 
 
 def right(module: CausalAttention) -> CausalAttention:
-    """Return the attention without a mistake, with the parameters of a module."""
+    """Return attention without a mistake, with a module's parameters."""
     twin = CausalAttention(module.q_proj.in_features, module.num_heads, module.num_kv_heads)
     twin.load_state_dict(module.state_dict())
     return twin.to(module.q_proj.weight).eval()
 
 
 def difference(first: Tensor, second: Tensor) -> float:
-    """Return by how much two tensors of one shape differ at most; NaN if a number is NaN."""
+    """Return the largest difference of two tensors of one shape; NaN if any number is NaN."""
     return (first - second).detach().abs().amax().item()
 
 
@@ -129,7 +129,7 @@ def _with_cache(
     module: CausalAttention, x: Tensor, sizes: tuple[int, ...], before: Tensor | None = None
 ) -> Tensor:
     """Give a copy of the module tokens (B, S, C) in pieces, with a new cache, and return all
-    outputs (B, S, C). It may have read another text before, token by token, with another cache.
+    outputs. Optionally it first reads another text, token by token, with another cache.
     """
     module, cache = copy.deepcopy(module), KVCache()
     if before is not None:
@@ -141,7 +141,7 @@ def _with_cache(
 
 @probe
 def alone(module: CausalAttention) -> Reading:
-    """Take each sentence out of a batch of three, with padding of its own in front (lesson 2)."""
+    """Take each sentence out of a batch of three, each padded in front (lesson 2)."""
     x = tokens(module, batch=3)
     mask = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7)
     singles = [module(*pair) for pair in zip(x.split(1), mask.split(1), strict=True)]
@@ -181,7 +181,7 @@ def cached_leaks(module: CausalAttention) -> Reading:
 
 
 def _felt(call: Callable[[Tensor], Tensor], x: Tensor, condition: str, right: int) -> Reading:
-    """Count the pairs of an output and a token whose change it feels."""
+    """Count the pairs of an output and a token whose change affects it."""
     before, columns = call(x), []
     for s in range(x.size(1)):
         changed = x.clone()
@@ -193,7 +193,7 @@ def _felt(call: Callable[[Tensor], Tensor], x: Tensor, condition: str, right: in
 
 @probe
 def padding(module: CausalAttention) -> Reading:
-    """Put three hidden tokens in front, and give all with an empty cache (lessons 8, 10 and 11)."""
+    """Put three hidden tokens in front, and pass all with an empty cache (lessons 8, 10 and 11)."""
     x, padded, mask = _padded(module)
     off = difference(copy.deepcopy(module)(padded, mask, KVCache())[:, 3:], module(x))
     return Reading(
@@ -203,7 +203,7 @@ def padding(module: CausalAttention) -> Reading:
 
 @probe
 def hidden(module: CausalAttention) -> Reading:
-    """Put other hidden tokens in place of three (lesson 8)."""
+    """Replace three hidden tokens with others (lesson 8)."""
     _, padded, mask = _padded(module)
     replaced = padded.clone()
     replaced[:, :3] *= -2
@@ -219,7 +219,7 @@ def _padded(module: CausalAttention) -> tuple[Tensor, Tensor, Tensor]:
 
 @probe
 def empty_rows(module: CausalAttention) -> Reading:
-    """Hide all that three tokens may attend to, which leaves the bias of W_O (lessons 4 and 8)."""
+    """Hide every key from three tokens, which leaves the bias of W_O (lessons 4 and 8)."""
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
     differs = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
@@ -228,7 +228,7 @@ def empty_rows(module: CausalAttention) -> Reading:
 
 @probe
 def alike(module: CausalAttention) -> Reading:
-    """Give one token seven times: each output is that of the token alone (lesson 5)."""
+    """Pass one token seven times: each output is that of the token alone (lesson 5)."""
     single = tokens(module, length=1)
     out = module(single.expand(-1, 7, -1).contiguous()) - module(single)
     differs = ~(out.abs().amax((0, 2)) <= NOTHING)  # (7,)
@@ -237,7 +237,7 @@ def alike(module: CausalAttention) -> Reading:
 
 @probe
 def one_token(module: CausalAttention) -> Reading:
-    """Give one token alone, whose output is W_O of its own values (lessons 5 and 11)."""
+    """Pass one token alone: its output is W_O of its own values (lessons 5 and 11)."""
     x = tokens(module, length=1)
     values = _heads(module, module.v_proj(x)[:, 0])
     off = difference(module(x)[:, 0], module.out_proj(values.flatten(1)))
@@ -254,10 +254,10 @@ LIKE = {
 
 @probe
 def merged(module: CausalAttention, like: str = "values") -> Reading:
-    """Give one token alone, and compare what W_O gets with its own values (lessons 6 and 11).
+    """Pass one token alone, and compare W_O's input with its own values (lessons 6 and 11).
 
-    Args: like is "values", "keys" for its keys, "values sorted" if both are sorted by size first,
-        or "heads sorted" if of each head only the first number is taken, and these are sorted.
+    Args: like is "values", "keys" for its keys, "values sorted" to sort both first, or "heads
+        sorted" to take and sort only each head's first number.
     """
     rule = "like says what is compared"
     require(like in LIKE, "merged", rule, expected=", ".join(LIKE), got=repr(like))
@@ -277,13 +277,13 @@ def merged(module: CausalAttention, like: str = "values") -> Reading:
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
-    """Cut keys or values (B, G·D) for all heads, (B, H, D)."""
+    """Split keys or values (B, G·D) and repeat them for all heads, (B, H, D)."""
     return right(module).repeat(x.unflatten(1, (module.num_kv_heads, 1, -1))).squeeze(2)
 
 
 @probe
 def cached(module: CausalAttention) -> Reading:
-    """Give token by token, with a cache (lesson 11)."""
+    """Pass tokens one by one, with a cache (lesson 11)."""
     x = tokens(module)
     off = difference(_with_cache(module, x, (1,) * 7), module(x))
     return Reading(off, "token by token with a cache against all at once")
@@ -291,7 +291,7 @@ def cached(module: CausalAttention) -> Reading:
 
 @probe
 def second_text(module: CausalAttention) -> Reading:
-    """Give a text token by token, and then a second one with a cache of its own (lesson 11)."""
+    """Pass a text token by token, then a second one with a new cache (lesson 11)."""
     x, first = tokens(module), tokens(module, seed=1)
     off = difference(_with_cache(module, x, (1,) * 7, first), module(x))
     return Reading(off, "a second text, token by token with its own cache, against all at once")
@@ -310,7 +310,7 @@ def texts(module: CausalAttention) -> Reading:
 
 @probe
 def gradients(module: CausalAttention) -> Reading:
-    """Hide three tokens, go backward, and count gradients that are 0 or NaN (lessons 4 and 13)."""
+    """Hide three tokens, run backward, and count gradients that are 0 or NaN (lessons 4 and 13)."""
     twin, mask = copy.deepcopy(module), (torch.arange(7) >= 3).expand(2, 7)
     twin(tokens(module), mask).square().sum().backward()
     grads = [parameter.grad for parameter in twin.parameters()]
@@ -320,7 +320,7 @@ def gradients(module: CausalAttention) -> Reading:
 
 @probe
 def divisor(module: CausalAttention, by: float | None = None) -> Reading:
-    """Compare the last output with that of scores divided by a number, here √D (lesson 3).
+    """Compare the last output with that for scores divided by a number, here √D (lesson 3).
 
     Args: by is the number.
     """
@@ -337,7 +337,7 @@ def divisor(module: CausalAttention, by: float | None = None) -> Reading:
 
 @probe
 def exchange(module: CausalAttention) -> Reading:
-    """Exchange the query heads of a group, and what W_O reads of them (lesson 6)."""
+    """Exchange a group's query heads, and W_O's columns for them (lesson 6)."""
     twin = copy.deepcopy(module)
     heads = module.num_heads
     width = torch.arange(module.q_proj.in_features)

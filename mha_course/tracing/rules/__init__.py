@@ -1,1 +1,1 @@
-"""The rule of each function of torch: how the axes of its result follow from its arguments."""
+"""A rule for each torch function: how its result's axes follow from its arguments."""

@@ -14,10 +14,10 @@ from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.unify import unify
 
-PIECE = "piece of step"  # the label of an Element that is one of several pieces
+PIECE = "piece of step"  # the label of an Element that is one piece of several
 SCORES = ("scores", "scaled_scores", "masked_scores")
-NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
-RENAMED = {  # operators, without the underscores and the i of those that work in place
+NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # torch's own operators
+RENAMED = {  # operators, without underscores or the i of in-place ones
     "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div", "mod": "remainder",
     "floordiv": "floor_divide", "rfloordiv": "floor_divide", "rpow": "pow", "rsub": "sub",
     "invert": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
@@ -26,7 +26,7 @@ RENAMED = {  # operators, without the underscores and the i of those that work i
 
 
 class Element(NamedTuple):
-    """One element of an axis with the axis and its label, or one of several pieces."""
+    """One element of an axis, with the axis and its label, or one piece of several."""
 
     axis: Axis
     label: str
@@ -43,24 +43,24 @@ class TensorInfo:
     axes: Axes
     stage: str = ""
     source: int | str = "?"  # the step that made it, or the name of the argument
-    labels: tuple[str, ...] = ()  # the axes as the field writes them
-    memory: int = -1  # which piece of memory it reads
-    key: int = 0  # torch's number for that
+    labels: tuple[str, ...] = ()  # the axes in the usual notation
+    memory: int = -1  # the memory it uses
+    key: int = 0  # torch's number for it
     from_linear: bool = False  # a Linear's output, or a view of one
     is_parameter: bool = False  # a parameter, or a view of one
-    summed_axis: str = ""  # scores: the axis that their product sums over
-    width: int = 0  # scores: how many products they add up, if these are of a head
-    scale: float = 1.0  # the plain numbers that it, or what it was made of, was multiplied by
-    scale_step: int = -1  # the last step that did so
+    summed_axis: str = ""  # scores: the axis their product sums over
+    width: int = 0  # scores: how many products each one adds up, if within a head
+    scale: float = 1.0  # the plain numbers that it, or its source, was multiplied by
+    scale_step: int = -1  # the last step to do so
     softmax_axis: str = ""  # weights: the axis along which they sum to 1
-    softmax_step: int = -1  # the step that made numbers sum to 1
-    # scores: all that was made of them, up to the weights
+    softmax_step: int = -1  # the step that made them sum to 1
+    # scores: everything derived from them, up to the weights
     derived: list[TensorInfo] = field(default_factory=list)
-    reduced_axis: str = ""  # a sum, or an average of heads: the axis over which it runs
-    elements: Elements = ()  # the elements that it was picked from, the last first
+    reduced_axis: str = ""  # a sum, or an average of heads: the axis it runs over
+    elements: Elements = ()  # the elements it was picked from, the last first
 
     def learn(self, axes: Axes, names: AxisNamer) -> None:
-        """Name the axes of a parameter by what it is used for, if they have no name yet."""
+        """Name a parameter's axes by its use, if they have no names yet."""
         if set(self.labels) == {"?"} and len(axes) == len(self.labels):
             self.axes = axes
             self.labels = tuple(map(names.label, axes))
@@ -68,7 +68,7 @@ class TensorInfo:
 
 @dataclass(slots=True)
 class OpCall:
-    """A call: its name, what went in and came out, and where to write what was found."""
+    """A call: its name, inputs and outputs, and where to record findings."""
 
     op: str
     func: Callable[..., Any]
@@ -77,15 +77,15 @@ class OpCall:
     outs: list[Tensor]
     names: AxisNamer
     info: Callable[[Tensor], TensorInfo]
-    index: int  # of the step that the first output becomes
-    tensors: list[Tensor]  # that went in
-    pending: dict[int, Remark]  # remarks that a later step may settle
-    warnings: dict[int, Remark]  # the first of each step counts
+    index: int  # of the first output's step
+    tensors: list[Tensor]  # the inputs
+    pending: dict[int, Remark]  # remarks that a later step may resolve
+    warnings: dict[int, Remark]  # only the first for each step counts
     results: list[TensorInfo]  # what a rule knows beyond the axes
     elements: list[Elements] = field(default_factory=list)  # of each output
 
     def axes(self, tensor: Tensor) -> Axes:
-        """Return the axes of an input."""
+        """Return an input's axes."""
         return list(self.info(tensor).axes)
 
     def arg(self, position: int, *names: str, default: Any = None) -> Any:
@@ -95,7 +95,7 @@ class OpCall:
         return next((self.kwargs[name] for name in names if name in self.kwargs), default)
 
     def rerun(self, places: Tensor) -> list[Tensor]:
-        """Return what the call makes of another tensor than the one that it was called on."""
+        """Return the call's result for another tensor than the one it was called on."""
         x = self.first()
         rest = self.kwargs
         args = self.args[1:]
@@ -103,23 +103,23 @@ class OpCall:
             rest = {name: value for name, value in rest.items() if value is not x}
         try:
             return tensors_in([self.func(places, *args, **rest)])
-        except RuntimeError as error:  # one argument goes with the numbers of another
+        except RuntimeError as error:  # one argument depends on another's numbers
             raise ValueError(self.op) from error
 
     def first(self) -> Tensor:
-        """Return the tensor that a method was called on."""
+        """Return the tensor a method was called on."""
         tensor: Tensor = self.arg(0, "input", "self", "x")
         return tensor
 
     def ints(self, position: int, *names: str) -> list[int]:
-        """Return sizes or dims that may come one by one or as a sequence."""
+        """Return sizes or dims, given one by one or as a sequence."""
         first = self.arg(position, *names)
         if not isinstance(first, int):
             return list(first)
         return list(self.args[position:]) or [first]
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
-        """Name an axis of two broadcast tensors; warn where only the sizes agree."""
+        """Name an axis of two broadcast tensors; warn if only the sizes agree."""
         if left == right:
             return left
         axis, differs = unify(self.names, left, right)
@@ -129,13 +129,13 @@ class OpCall:
         return axis
 
     def settle(self, value: TensorInfo, *mistakes: str) -> None:
-        """Drop what was to be asked about the step that made a tensor."""
+        """Drop the pending question about the step that made a tensor."""
         source = value.source if isinstance(value.source, int) else -1
         if source in self.pending and self.pending[source].id in mistakes:
             del self.pending[source]
 
     def warn(self, remark: Remark | None, step: int | None = None) -> None:
-        """Write a warning to this step, or to an earlier one."""
+        """Add a warning to this step, or to an earlier one."""
         if remark:
             self.warnings.setdefault(self.index if step is None else step, remark)
 
@@ -152,7 +152,7 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
 
 
 def op_name(func: Callable[..., Any]) -> str:
-    """Return torch's name for a call; an operator of one's own is named mine::double."""
+    """Return torch's name for a call; a custom operator is named mine::double."""
     name: str = getattr(func, "__name__", type(func).__name__)
     if type(func) in (OpOverload, OpOverloadPacket):
         space, name = str(func).split(".")[:2]
@@ -170,5 +170,5 @@ Rule = Callable[[OpCall], Sequence[Axes]]
 
 
 def rules(*rows: tuple[str, Rule]) -> dict[str, Rule]:
-    """Return the rule of each operation, from rows that have torch's names for several."""
+    """Return each operation's rule, from rows that list several names for one."""
     return {name: rule for names, rule in rows for name in names.split()}

@@ -1,4 +1,4 @@
-"""Names in sums of products, as matrix products are."""
+"""Names in sums of products, such as matrix products."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def matmul(call: OpCall) -> list[Axes]:
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
-    row = "r" if left.dim() > 1 else ""  # A vector has no rows, and its product none.
+    row = "r" if left.dim() > 1 else ""  # A vector has no rows, and neither has its product.
     column = "c" if right.dim() > 1 else ""
     terms = [f"...{row}s" if row else "s", f"...s{column}" if column else "s"]
     axes = spelled(call, [left, right], terms, f"...{row}{column}")
@@ -36,9 +36,9 @@ def matmul(call: OpCall) -> list[Axes]:
 
 
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
-    """Replace the dots of terms by as many letters as they stand for, and contract."""
+    """Replace the dots in terms with letters, and contract."""
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
-    depth = max(dots)  # Shorter tensors broadcast: their dots are the last ones.
+    depth = max(dots)  # Shorter tensors broadcast, so their dots are the last ones.
     spelled: list[Letters] = []
     for term, number in zip([*terms, output], [*dots, depth], strict=True):
         before, ellipsis, after = term.partition("...")
@@ -47,7 +47,7 @@ def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) 
 
 
 def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Letters) -> Axes:
-    """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
+    """Name the axes of a sum of products; warn of sums over axes that agree only in size."""
     names = call.names
     values = list(map(call.info, tensors))
     for value, term in zip(values, terms, strict=True):
@@ -62,7 +62,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         for letter, axis in zip(term, factor, strict=True):
             axes_by_letter[letter].append(axis)
             known = axis_of.setdefault(letter, axis)
-            if known == axis:  # The letter stands for the same numbers, or is new.
+            if known == axis:  # The letter is the same axis, or new.
                 continue
             is_summed = letter not in out
             strict = products and is_summed
@@ -84,7 +84,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
 
 
 def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
-    """Ask about axes that only one factor has, and that are summed away nevertheless."""
+    """Ask about axes that only one factor has but that are summed over."""
     for first, *others in summed_axes.values():
         label = call.names.label(first)
         is_named = label in ("H", "D", "C") or call.names.counts_tokens(label)
@@ -93,8 +93,8 @@ def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
 
 
 def _swap_roles(names: AxisNamer, weights: TensorInfo, term: Letters, out: Letters) -> None:
-    """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    key = weights.softmax_axis  # Only the softmax has shown so far which axis is the keys'.
+    """Swap T and S if a sum shows that scores were k @ q.mT, with the keys first."""
+    key = weights.softmax_axis  # So far, only the softmax has shown which axis is the keys'.
     if key != "T" and not key.endswith("'"):
         return
     labels = list(map(names.label, weights.axes))
@@ -118,7 +118,7 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, term: Letters, out: Lette
 def _stage_of(
     call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, axes: Axes
 ) -> str:
-    """Tell the stage: tokens times tokens give scores, weights times values the context."""
+    """Find the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     labels = list(map(names.label, axes))
     position = next((n for n, value in enumerate(values) if value.softmax_axis), None)
@@ -148,7 +148,7 @@ def _check_context(
     summed_axes: AxesByLetter,
     labels: list[str],
 ) -> None:
-    """Check that weights are summed over their keys, and that no sum runs over heads."""
+    """Check that weights are summed over their keys, and no sum runs over heads."""
     names = call.names
     pairs = [axes for letter, axes in summed_axes.items() if letter in term]
     if position > 0:  # values @ weights
@@ -168,7 +168,7 @@ def _check_context(
 def _describe_scores(
     call: OpCall, values: Infos, summed_axes: AxesByLetter, labels: list[str]
 ) -> str:
-    """Note how the products of scores are scaled, ask about heads; return what they sum over."""
+    """Note the scale of scores, ask about heads, and return the axes summed over."""
     result = call.results[0]
     aligned = next(iter(summed_axes.values()), None)
     summed = call.names.label(aligned[0]) if aligned else ""
@@ -186,7 +186,7 @@ def _describe_scores(
 
 
 def warn_of_pieces(call: OpCall, values: Infos) -> None:
-    """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
+    """Ask about a product of q, k or v that were cut from one tensor along its tokens."""
     numbers_of: dict[str, set[int]] = defaultdict(set)
     for element in chain.from_iterable([value.elements for value in values]):
         if element.label.startswith(PIECE):
@@ -204,7 +204,7 @@ def _check_weighted_sum(
     other = next(filter(names.counts_tokens, of_values), keys)
     if keys in tokens and names.root(other) != names.root(keys):
         call.warn(warnings.warn("contraction-of-different-axes", left=keys, right=other))
-    # The one of "+1" may be a sink, which has no value.
+    # The "+1" may be a sink, which has no value.
     if not tokens or keys in tokens or keys.removesuffix("+1") in tokens:
         call.pending.pop(weights.softmax_step, None)
     elif names.root(keys) != keys or keys == "T":
@@ -215,7 +215,7 @@ def _check_weighted_sum(
 
 
 def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str]) -> None:
-    """Warn where heads are summed although their widths stay separate."""
+    """Warn if heads are summed although their widths stay separate."""
     if "H" not in summed or "D" not in left or call.names.sizes.get("H") == 1:
         return
     if value.stage in ("context", "merged"):
@@ -223,7 +223,7 @@ def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str
 
 
 def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
-    """Ask about one query head that reads another KV head than that of its group."""
+    """Ask about a query head that reads another group's KV head."""
     by_label = {element.label: element for value in values for element in value.elements}
     if {"H", "H_kv"} <= by_label.keys():
         query, key = by_label["H"], by_label["H_kv"]
@@ -232,7 +232,7 @@ def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
 
 
 def ask_about_tiles(call: OpCall, axes: Axes) -> None:
-    """Ask about heads that were tiled where each group of queries shares one."""
+    """Ask about KV heads that were tiled although each group of query heads shares one."""
     factors = chain.from_iterable(axes)
     is_tiled = any(factor.name == "H" and factor.origin is Origin.TILED for factor in factors)
     if is_tiled and not any(map(are_turned_groups, axes)):

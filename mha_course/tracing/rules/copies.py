@@ -1,4 +1,4 @@
-"""Names where numbers are repeated, interleaved, paired or padded.
+"""Names when numbers are repeated, interleaved, paired or padded.
 
 A copy treats each axis by itself, so it runs again along one axis at a time, on a short row of
 places, and nothing large is copied. What it makes of the row tells the strides and sizes of the
@@ -20,7 +20,7 @@ REORDERED = -1  # the stride of an axis in another order
 
 
 def expand(call: OpCall) -> list[Axes]:
-    """Show one number several times without a copy, along an axis that the caller's size names."""
+    """Repeat numbers without copying, along an axis named by the caller's size."""
     names = call.names
     other = call.arg(1, "other")
     sized = not isinstance(other, Tensor)
@@ -39,7 +39,7 @@ def expand(call: OpCall) -> list[Axes]:
 
 
 def repeat(call: OpCall) -> list[Axes]:
-    """Lay copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
+    """Put copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
     axes = call.axes(call.first())
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
         return []  # of all numbers, in a row
@@ -61,12 +61,12 @@ def complex_pairs(call: OpCall) -> list[Axes]:
 
 
 def pad(call: OpCall) -> list[Axes]:
-    """Grow or shrink some axes: these are new."""
+    """Grow or shrink some axes, which are then new."""
     return [keep_matching(call.axes(call.first()), call.outs[0].shape)]
 
 
 def _of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
-    """Follow a call that treats each axis by itself along one after another, the others short."""
+    """Follow a call that treats axes separately along one at a time, keeping the others short."""
     added = len(out_shape) - len(shape)
     axes = [[Dim(0, size)] for size in out_shape]
     for dim, (size, stride) in enumerate(zip(shape, padded_strides(tuple(shape)), strict=True)):
@@ -88,7 +88,7 @@ def _line(numbers: torch.Tensor, dim: int) -> list[int]:
 
 
 def _dims_of(line: list[int]) -> list[Dim] | None:
-    """Write a row of places as dims; None if it has no strides."""
+    """Write a row of positions as dims; None if it has no strides."""
     if len(line) == 1:
         return []
     step = line[1] - line[0]

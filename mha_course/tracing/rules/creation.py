@@ -1,4 +1,4 @@
-"""Names in tensors that are made of sizes, of numbers of words, and of pixels."""
+"""Names in tensors made from sizes, word ids and pixels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mha_course.tracing.rules.call import OpCall, rules
 
 
 def embedding(call: OpCall) -> list[Axes]:
-    """Look up a vector for every number."""
+    """Look up a vector for every id."""
     ids = call.arg(0, "input")
     weight = call.arg(1, "weight")
     vector = call.axes(weight)[-1]
@@ -30,7 +30,7 @@ def embedding(call: OpCall) -> list[Axes]:
 
 
 def convolve(call: OpCall) -> list[Axes]:
-    """Keep the batch, cut shortened axes into patches, name the channels by their number."""
+    """Keep the batch, cut shortened axes into patches, and name the channels by size."""
     shape = call.outs[0].shape
     axes = call.axes(call.first())
     stride = call.arg(3, "stride", default=1)
@@ -46,7 +46,7 @@ def convolve(call: OpCall) -> list[Axes]:
 
 
 def outer(call: OpCall) -> list[Axes]:
-    """Multiply every number of one vector with every number of another."""
+    """Multiply every number of one vector by every number of another."""
     return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
 
 
@@ -59,7 +59,7 @@ def filled(call: OpCall) -> list[Axes]:
 
 
 def counted(call: OpCall) -> list[Axes]:
-    """Count the elements of an axis, or every second of a head's width: arange."""
+    """Count the elements of an axis, or every second channel of a head: arange."""
     length = call.outs[0].size(0)
     end = call.arg(1 if len(call.args) > 1 else 0, "end")
     if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
@@ -70,7 +70,7 @@ def counted(call: OpCall) -> list[Axes]:
 
 
 def identity(call: OpCall) -> list[Axes]:
-    """Make a square matrix, or one with as many columns as are asked for."""
+    """Make a square matrix, or one with a given number of columns."""
     rows, columns = call.arg(0, "n"), call.arg(1, "m")
     return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
 

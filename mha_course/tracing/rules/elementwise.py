@@ -1,4 +1,4 @@
-"""Names in arithmetic with broadcasting, in softmax, and where no shape changes."""
+"""Names in arithmetic with broadcasting, in softmax, and if no shape changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mha_course.tracing.axes import Axes, Axis, size_of, unknown
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 
-# What may write 0 into some places of a tensor, and keeps the rest.
+# Operations that may zero some elements of a tensor and keep the rest.
 WITH_ZEROS = {"tril", "triu", "index_fill", "index_put", "masked_scatter", "scatter"}
 
 
@@ -21,7 +21,7 @@ def same(call: OpCall) -> list[Axes]:
 
 
 def like(call: OpCall) -> list[Axes]:
-    """Broadcast all tensors that go in; the first tensor with an axis names it."""
+    """Broadcast all inputs; the first tensor with an axis names it."""
     tensors = [tensor for tensor in call.tensors if tensor.dim()]
     rank = call.outs[0].dim()
     rows = [[()] * (rank - tensor.dim()) + call.axes(tensor) for tensor in tensors]
@@ -34,7 +34,7 @@ def like(call: OpCall) -> list[Axes]:
 
 
 def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes], axes: Axes) -> None:
-    """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
+    """Infer what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
     if main is None:
@@ -44,11 +44,11 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes], axes:
     if main.stage == "weights":
         numbers.check_hidden_weights(call)
         numbers.check_masked_weights(call, main)
-        if over:  # they sum to 1 along another axis from here on
+        if over:  # they sum to 1 along another axis from now on
             call.settle(main, "mask-after-softmax")
             result.softmax_axis = over
             result.softmax_step = call.index
-    elif over:  # Numbers that were divided by their own sum are weights.
+    elif over:  # Numbers divided by their own sum are weights.
         divided = call.axes(call.first())
         axis = next((axis for axis in divided if call.names.label(axis) == over), ())
         _check_softmax_axis(call, over, axis, divided)
@@ -67,7 +67,7 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes], axes:
 
 
 def softmax(call: OpCall) -> list[Axes]:
-    """Normalise along an axis, which should be that of the keys."""
+    """Normalise along an axis, which should be the keys'."""
     x = call.first()
     axes = call.axes(x)
     dim = call.arg(1, "dim", "axis")

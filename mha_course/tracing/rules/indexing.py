@@ -1,4 +1,4 @@
-"""Names where elements are picked, or written, by numbers, slices, masks and index tensors."""
+"""Names when elements are read or written by numbers, slices, masks and index tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_bool(key: Any) -> bool:
 
 
 def keys_of(key: Any, rank: int) -> list[Any]:
-    """Return an index with all of its slices, also those that Ellipsis stands for."""
+    """Return an index with all of its slices, including those of Ellipsis."""
     keys = list(key) if isinstance(key, tuple) else [key]
     ranks = [k.dim() if is_bool(k) else 1 for k in keys if k is not None and k is not Ellipsis]
     at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
@@ -40,15 +40,15 @@ def keys_of(key: Any, rank: int) -> list[Any]:
 
 
 def align_mask(call: OpCall, key: Any, axes: Axes) -> None:
-    """Take note that a mask which picks elements has the axes that it picks from."""
+    """Note that a mask used as an index has the axes it indexes."""
     for mask, axis in zip(call.axes(key) if is_bool(key) else (), axes, strict=False):
         align(call.names, mask, axis)
 
 
 def getitem(call: OpCall) -> list[Axes]:
-    """Index with numbers, slices and None; one index tensor brings its own axes."""
+    """Index with numbers, slices and None; an index tensor brings its own axes."""
     axes = call.axes(call.args[0])
-    plain: list[Any] = []  # with slices for index tensors
+    plain: list[Any] = []  # with slices in place of index tensors
     advanced: list[tuple[int, Any]] = []
     replaced: set[int] = set()  # the axes that index tensors replace
     unseen = False
@@ -84,14 +84,14 @@ def getitem(call: OpCall) -> list[Axes]:
 
 
 def _axes_of_index(call: OpCall, axis: Axis, key: Any) -> Axes:
-    """Return the axes that one index puts in place of an axis, or none if they are unknown."""
+    """Return the axes that an index replaces one axis with, or none if unknown."""
     if heads := picked_heads(call, axis, key):
         return [heads]
     return call.axes(key) if isinstance(key, Tensor) and not is_bool(key) else []
 
 
 def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
-    """Return the query heads for which an index picks KV heads, or () if it picks others."""
+    """Return the query heads for which an index picks the right KV heads, else ()."""
     if call.names.label(axis) != "H_kv":
         return ()
     if type(key) is Tensor and key.dim() == 1 and not key.is_meta:
@@ -100,7 +100,7 @@ def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
 
 
 def gather(call: OpCall) -> list[Axes]:
-    """Pick elements along an axis, which is then named as that of the index is."""
+    """Pick elements along an axis, which then takes the index's name."""
     axes = call.axes(call.first())
     dim_is_last = call.op == "take_along_dim"
     index = call.axes(call.arg(1 if dim_is_last else 2, "indices", "index"))
@@ -116,7 +116,7 @@ def gather(call: OpCall) -> list[Axes]:
 
 
 def repeated_heads(names: AxisNamer, kv_heads: Sequence[int]) -> Axis:
-    """Return the heads of an axis that has these KV heads, or () if there is no order."""
+    """Return the heads of an axis with these KV heads, or () if they have no order."""
     heads, count = names.sizes.get("H", 0), names.extra["H_kv"]
     if list(kv_heads) == [head * count // heads for head in range(heads)]:
         return (Factor("H", heads, origin=Origin.INTERLEAVED),)
@@ -126,7 +126,7 @@ def repeated_heads(names: AxisNamer, kv_heads: Sequence[int]) -> Axis:
 
 
 def copied(call: OpCall) -> list[Axes]:
-    """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
+    """Copy into a tensor or its rows: axes written whole take the source's names."""
     target = call.first()
     rows = "index" in call.op
     source = call.axes(call.arg(3, "source") if rows else call.arg(1, "src"))
@@ -137,9 +137,9 @@ def copied(call: OpCall) -> list[Axes]:
 
 
 def stored(call: OpCall) -> list[Axes]:
-    """Write into a part of a tensor: axes written whole take the names of what was written.
+    """Write into part of a tensor: axes written whole take the source's names.
 
-    An element written with the like element of another axis shows that the two axes are the same.
+    Writing one axis's element from the same element of another shows that the axes are the same.
     """
     target, key, source = call.args[:3]
     axes = call.axes(target)
@@ -160,7 +160,7 @@ def stored(call: OpCall) -> list[Axes]:
     for n, key in enumerate(keys):
         if isinstance(key, int):
             written[n] = elements.get((size_of(axes[n]), key % size_of(axes[n])), ())
-        elif isinstance(key, Tensor):  # places along an axis, not all of it
+        elif isinstance(key, Tensor):  # positions along an axis, not all of it
             written.pop(n, None)
     return _written(call, target, written)
 

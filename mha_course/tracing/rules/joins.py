@@ -1,4 +1,4 @@
-"""Names where tensors are put together: one after another, or side by side."""
+"""Names when tensors are joined: concatenated or stacked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mha_course.tracing.unify import unify
 
 
 def cat(call: OpCall) -> list[Axes]:
-    """Lay tensors one after another along an axis that they have."""
+    """Concatenate tensors along an existing axis."""
     names = call.names
     rank = call.outs[0].dim()
     dim = call.arg(1, "dim", "axis", default=0) % rank
@@ -35,18 +35,18 @@ def cat(call: OpCall) -> list[Axes]:
 
 
 def _may_be_cache(call: OpCall, tensors: list[Tensor], labels: set[str]) -> bool:
-    """Return whether two tensors that are split into heads may be old and new keys or values."""
+    """Return whether two tensors split into heads may be old and new keys or values."""
     values = list(map(call.info, tensors))
     if len(values) != 2 or any(value.stage in ("context", "merged") for value in values):
         return False
     if labels == {"D"} and all(value.from_linear for value in values):
-        return False  # in MLA both parts of the width come from Linears of this call
+        return False  # in MLA, both parts of the width come from Linears of this call
     axes = values[0].axes
     return "H" in map(call.names.label, axes) and any(map(call.names.is_token, axes))
 
 
 def _are_heads(call: OpCall, tensors: list[Tensor]) -> bool:
-    """Return whether attention, or a Linear of a head's width, made these head by head."""
+    """Return whether attention, or a Linear as wide as a head, made these head by head."""
     values = list(map(call.info, tensors))
     labels = values[0].labels
     if len(values) < 2 or len(values) != call.names.sizes.get("H"):
@@ -73,7 +73,7 @@ def _shared_axis(call: OpCall, column: Axes) -> Axis:
     for axis in column[1:]:
         if size_of(shared) == size_of(axis):
             name, differs = unify(call.names, shared, axis)
-            # Roles that tokens have in scores come first.
+            # First, the tokens' roles in scores.
             roles = [a for a in (shared, axis) if call.names.label(a) in call.names.roots]
             shared = roles[0] if roles and not differs else name
     return shared
@@ -109,9 +109,9 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
 
 
 def _joined_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -> Axis:
-    """Name tokens that were joined to tokens: in heads they are the keys."""
+    """Name tokens joined to tokens: split into heads, they are the keys."""
     labels = list(map(names.label, along))
-    # What a cache keeps comes first, and the new tokens, which may be called T, come last.
+    # Cached tokens come first, and new ones, which may be called T, last.
     are_sequences = names.reserved.issuperset(labels) and labels[-1] != "T"
     is_cache = (in_heads and not are_sequences) or "S" not in names.reserved
     joined = "S" if is_cache else "+".join(labels)
@@ -125,19 +125,19 @@ def _joined_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -> 
 
 
 def _extended_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -> Axis:
-    """Name tokens that were joined to something else: to a cache, or to a class token."""
+    """Name tokens joined to something else: a cache, or a class token."""
     tokens = [axis for axis in along if names.is_token(axis)]
     if not tokens:
         return unknown(size)
     others = {names.label(axis) for axis in along if axis not in tokens}
     if in_heads and others == {"?"} and len(names.reserved) < 2:
         return (Factor("S", size),)
-    # Patches with class tokens before them.
+    # Patches after class tokens.
     are_patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not are_patches):
         return unknown(size)
     name = "S" if are_patches else names.label(tokens[0])
-    if not are_patches and names.sizes.get(name) != size:  # else one was left out, and one put in
+    if not are_patches and names.sizes.get(name) != size:  # else one was removed and one inserted
         name = f"{name}+1"
         names.tokens.add(name)
         names.pieces[name, size] = [axis if axis in tokens else () for axis in along]
@@ -145,7 +145,7 @@ def _extended_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -
 
 
 def stack(call: OpCall) -> list[Axes]:
-    """Lay tensors side by side along a new axis: heads if they are, else the plain number."""
+    """Stack tensors along a new axis: heads if they are heads, else a plain number."""
     tensors = list(call.arg(0, "tensors"))
     dim = call.arg(1, "dim", default=0) % call.outs[0].dim()
     _ask_about_joined(call, tensors)
@@ -171,7 +171,7 @@ def _stacked(call: OpCall, tensors: list[Tensor], beside: list[str]) -> Axis:
 
 
 def _axis_of_elements(call: OpCall, tensors: list[Tensor]) -> Axis:
-    """Return the axis of which these are all elements, in order, or ()."""
+    """Return the axis whose elements these are, all in order, or ()."""
     rows = [call.info(x).elements for x in tensors]
     for axis, label, _ in rows[0]:
         positions = [[e.position for e in row if e.label == label] for row in rows]

@@ -1,4 +1,4 @@
-"""Names in attention that is one call into torch, in which no step can be seen."""
+"""Names in attention done by one torch call, whose steps cannot be seen."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def module(call: OpCall) -> list[Axes]:
     batch = query[1:-1]
     heads = names.parse("H", names.sizes["H"]) if "H" in names.sizes else None
     mask = call.kwargs.get("attn_mask")
-    if isinstance(mask, Tensor) and mask.is_floating_point():  # True would hide, in this function
+    if isinstance(mask, Tensor) and mask.is_floating_point():  # in this function, True hides
         numbers.check_triangle(call, mask)
     if heads and isinstance(mask, Tensor) and mask.dim() == 3:
         call.broadcast((*batch[0], *heads), call.axes(mask)[0])

@@ -1,4 +1,4 @@
-"""Names of what a Linear makes: they follow from its width, or from what becomes of it."""
+"""Names of a Linear's output, from its width or its later use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, uniq
 from mha_course.tracing.parts import linear_output
 from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
 
-Letters = list[Any]  # of the axes of a factor, or of the sum
+Letters = list[Any]  # a factor's axes, or the sum's
 
 
 def linear(call: OpCall) -> list[Axes]:
-    """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
+    """Map the last axis: its new name is that of the weight's rows, or depends on the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
     call.results[0].stage = after_linear(list(map(call.info, call.tensors)))
@@ -31,11 +31,11 @@ def linear(call: OpCall) -> list[Axes]:
 
 
 def name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
-    """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
+    """Name a weight's output axis: tokens and heads are mixed, a width is named by size."""
     last = axes[-1] if axes else ()
     label = names.label(last)
     if "H" in map(names.label, axes[:-1]) and label == "D" and size != size_of(last):
-        return unknown(size)  # of each head something else
+        return unknown(size)  # different for each head
     if names.is_token(last) or label == "H":
         return last if size_of(last) == size else unknown(size)
     if label == "kv_rank":
@@ -47,14 +47,14 @@ def name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
 
 
 def after_linear(values: Sequence[TensorInfo]) -> str:
-    """Return the stage that a Linear leads to."""
+    """Return the stage after a Linear."""
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
 def axes_of_weight(
     call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
 ) -> Axes:
-    """Name the axes of a weight in a sum of products as a Linear's output is named."""
+    """Name a weight's axes in a sum of products like a Linear's output."""
     axes = call.axes(tensors[number])
     names = call.names
     term = terms[number]

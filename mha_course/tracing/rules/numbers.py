@@ -1,4 +1,4 @@
-"""What a trace asks about numbers: the scale of the scores, and which keys a mask leaves."""
+"""Questions about numbers: the scale of the scores, and the keys a mask leaves visible."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mha_course.tracing.axes import Size
 from mha_course.tracing.rules.call import OpCall, TensorInfo
 from mha_course.tracing.rules.warnings import ask, warn
 
-HIDDEN = -9000  # scores from here down count as hidden: BERT's masks add -10000
-PLAIN = (Tensor, torch.nn.Parameter)  # A subclass may hold no numbers.
+HIDDEN = -9000  # lower scores count as hidden: BERT's masks add -10000
+PLAIN = (Tensor, torch.nn.Parameter)  # A subclass may have no numbers.
 DIVISIONS = ("div", "true_divide", "divide")
-LIMIT = 2**20  # the most scores of one head that are looked at
+LIMIT = 2**20  # the largest number of scores of one head to check
 
 
 def factor_of(call: OpCall) -> float:
-    """Return the plain number that a call multiplies by, 1 if there is none.
+    """Return the plain number a call multiplies by, 1 if there is none.
 
-    It is NaN, and nothing is asked later, where each vector is multiplied by a number of its own,
-    as in a norm by hand or a learned temperature.
+    It is NaN, and nothing is asked later, if each vector is multiplied by its own number, as in a
+    norm by hand or a learned temperature.
     """
     op = call.op.removesuffix("_")
-    inverse = op in DIVISIONS  # Only what stands below the line divides.
+    inverse = op in DIVISIONS  # Only a denominator divides.
     if not inverse and op not in ("mul", "multiply"):
         return 1.0
     tensors = [value for value in call.args[:2] if isinstance(value, Tensor) and value.dim()]
@@ -36,7 +36,7 @@ def factor_of(call: OpCall) -> float:
 
 
 def _number(value: Any) -> float:
-    """Return a plain number, or that of a tensor without axes; 0 of anything else."""
+    """Return a plain number, or a scalar tensor's; 0 for anything else."""
     is_scalar = type(value) in PLAIN and value.dim() == 0 and value.device.type == "cpu"
     if is_scalar and not value.is_complex():
         return float(value.detach())
@@ -44,7 +44,7 @@ def _number(value: Any) -> float:
 
 
 def check_scale(call: OpCall, scores: TensorInfo) -> None:
-    """Ask about scores of several heads that were scaled by the root of another size than D."""
+    """Ask about several heads' scores scaled by the root of a size other than D."""
     width = scores.width
     sizes = call.names.sizes
     heads = sizes.get("H", 1)
@@ -61,16 +61,16 @@ def check_scale(call: OpCall, scores: TensorInfo) -> None:
 
 
 def check_hidden_weights(call: OpCall) -> None:
-    """Warn of weights, which are positive, that are filled as scores are hidden."""
+    """Warn of weights filled with a large negative number, as is right only for scores."""
     fills = [_number(value) for value in (*call.args[1:], *call.kwargs.values())]
     if call.op.removesuffix("_") in ("masked_fill", "where") and min(fills, default=0) <= HIDDEN:
         call.warn(warn("mask-after-softmax"))
 
 
 def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
-    """Ask about weights that a mask makes 0, until they are normalised again.
+    """Ask about weights that a mask sets to 0, until they are renormalised.
 
-    It hides the same keys from all queries, or all later ones. Dropout hides others in each row.
+    A mask hides the same keys from all queries, or all later ones; dropout differs in each row.
     """
     out = call.outs[0]
     before = next((x for x in call.tensors if call.info(x) is weights), out)
@@ -79,7 +79,7 @@ def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
     if not over_keys or not readable or out.dim() < 2 or out.shape != before.shape:
         return
     zeroed = (out == 0) & (before != 0)
-    if before is out:  # it works in place, so what was 0 before is not known
+    if before is out:  # it works in place, so the earlier zeros are unknown
         hidden = any(info.stage == "masked_scores" for info in weights.derived)
         zeroed = (out == 0) & (not hidden)
     queries, keys = zeroed.shape[-2:]
@@ -91,7 +91,7 @@ def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
 
 
 def check_added(call: OpCall) -> None:
-    """Ask about a triangle of ones that is added to scores, in which 0 should hide."""
+    """Ask about a triangle of ones added to scores, in which 0 was meant to hide."""
     for table in call.tensors if call.op.removesuffix("_") == "add" else ():
         first = _first_table(table)
         ahead = 0 if first is None else first.size(1) - first.size(0)
@@ -100,7 +100,7 @@ def check_added(call: OpCall) -> None:
 
 
 def _first_table(table: Tensor) -> Tensor | None:
-    """Return the first matrix (T, S) of a tensor, or None if no triangle is looked for."""
+    """Return a tensor's first matrix (T, S), or None if there is no triangle to look for."""
     if table.dim() < 2 or table.is_meta or type(table) not in PLAIN:
         return None
     queries, keys = table.shape[-2:]
@@ -110,7 +110,7 @@ def _first_table(table: Tensor) -> Tensor | None:
 
 
 def check_triangle(call: OpCall, table: Tensor) -> None:
-    """Ask about a triangle of visible keys, in scores or their mask, that is not the causal one."""
+    """Ask about a triangle of visible keys, in scores or their mask, that is not causal."""
     first = _first_table(table)
     if first is None:
         return

@@ -1,4 +1,4 @@
-"""Axes of size 1 in a reshape: they have no place in memory, and go where they are needed."""
+"""Axes of size 1 in a reshape, which have no place in memory and go where needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor
 
-ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
+ONE = Factor("1", 1)  # a stand-in for an unnamed axis of size 1
 Row = Sequence[Axis]
 
 
@@ -18,14 +18,14 @@ def place_ones(
     Args: ``flat`` has all old factors in order, ``axes`` the new axes, ``free`` where they are 1.
     """
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
-    for slot, axis in enumerate(hints):  # an axis whose size was written is there
+    for slot, axis in enumerate(hints):  # an axis whose size is given
         root = names.root(names.label(axis))
         of_axis = [pair for pair in ones if names.root(pair[1].name) == root]
         if slot in free and of_axis and axis:
             axes[slot] = of_axis[0][1:]
             free.remove(slot)
             ones.remove(of_axis[0])
-    if len(free) < len(ones):  # heads go first, to their width, then what has no name
+    if len(free) < len(ones):  # first heads, to their width, then unnamed ones
         inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
         rest = [pair for pair in ones if pair not in inner]
         ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
@@ -41,7 +41,7 @@ def _before_width(flat: Axis, position: int) -> bool:
 
 
 def _attach(axes: Axes, old_axes: Row, flat: Axis, position: int, factor: Factor) -> None:
-    """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
+    """Join a factor of size 1 without an axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
     joins_right = False

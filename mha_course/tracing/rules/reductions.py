@@ -1,4 +1,4 @@
-"""Names where numbers along an axis are summed up, normalised or selected."""
+"""Names when numbers along an axis are summed, normalised or selected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mha_course.tracing.rules.elementwise import like, same
 
 
 def along(call: OpCall) -> list[Axes]:
-    """Keep the axes of what is normalised or summed up along one; ask if these are the heads."""
+    """Keep the axes of a tensor normalised or cumulated along one; ask if that one is the heads."""
     x = call.first()
     dim = call.arg(2 if call.op == "normalize" else 1, "dim", "axis")
     axes = call.axes(x)
@@ -47,7 +47,7 @@ def reduced(call: OpCall) -> list[Axes]:
 
 
 def topk(call: OpCall) -> list[Axes]:
-    """Keep the largest along an axis, which then counts something else."""
+    """Keep the largest numbers along an axis, which then counts something else."""
     axes = call.axes(call.first())
     dim = call.arg(2, "dim", default=-1)
     axes[dim] = unknown(call.outs[0].shape[dim])

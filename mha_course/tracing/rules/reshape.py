@@ -1,4 +1,4 @@
-"""Names in a reshape: the same numbers, in order, and other boundaries between them."""
+"""Names in a reshape: the same numbers in the same order, with other boundaries."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
     ("B", "D"): "fold-order-mixed",
 }
 Fit = tuple[Axes, list[Cut]]
-Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
+Pairs = list[tuple[Factor, int]]  # each factor with its old axis
 
 
 def reshape(call: OpCall) -> list[Axes]:
-    """Lay the same numbers, in order, into a new shape; some leave other axes alone."""
+    """Put the same numbers, in order, into a new shape; some functions change only part of it."""
     before = call.axes(call.first())
     shape = call.outs[0].shape
     start = 0
@@ -47,7 +47,7 @@ def reshape(call: OpCall) -> list[Axes]:
         hints = list(map(axis_of, call.ints(1, "size", "shape")))
     new_shape = shape[start : len(shape) - len(before) + stop]
     new_axes, cuts = regroup(call.names, before[start:stop], new_shape, hints)
-    if call.op == "flatten":  # what a Linear made keeps its free order
+    if call.op == "flatten":  # a Linear's output keeps its free order
         new_axes = [call.names.merge_parts(tuple(chain(*before[start:stop])))]
     after = [*before[:start], *new_axes, *before[stop:]]
     warn_of_cuts(call, cuts, len(after))
@@ -57,10 +57,10 @@ def reshape(call: OpCall) -> list[Axes]:
 
 
 def warn_of_cuts(call: OpCall, cuts: list[Cut], rank: int) -> None:
-    """Warn of factors that were mixed, or ask later where a Linear was free to order them so."""
+    """Warn of mixed factors, or ask later if a Linear was free to order them that way."""
     value = call.info(call.first())
     orders = warnings.READ_IN_ANOTHER_ORDER.values()
-    if rank > len(value.axes):  # what is cut on was no heads
+    if rank > len(value.axes):  # what is cut further was not heads
         call.settle(value, *orders)
     for cut in cuts:
         remark = warnings.of_cut(call.names, cut, rank, value.from_linear)
@@ -71,7 +71,7 @@ def warn_of_cuts(call: OpCall, cuts: list[Cut], rank: int) -> None:
 
 
 def _of_merge(names: AxisNamer, before: Row, after: Row) -> Remark | None:
-    """Ask about whole axes that became one that makes no sense."""
+    """Ask about whole axes merged into one that makes no sense."""
     for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
         labels = tuple([factor.name for factor in axis if factor.size > 1])
         name = SENSELESS.get(labels[-2:])
@@ -86,24 +86,24 @@ def _of_merge(names: AxisNamer, before: Row, after: Row) -> Remark | None:
 
 
 def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row = ()) -> Fit:
-    """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
+    """Put the axes' factors, in order, into a new shape, if possible without cuts.
 
-    Args: hints has the axes that the new sizes were read from, as far as they are known.
+    Args: hints has the axes that the new sizes were read from, if known.
     """
     if 0 in shape:
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0], shape) if len(axis) == 1 else [axis] for axis in axes]
-    if axes and size_of(axes[-1]) == shape[-1]:  # it stays
+    if axes and size_of(axes[-1]) == shape[-1]:  # unchanged
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
         names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
     fits = [_fit(names, choice, shape, hints) for choice in product(*readings)]
-    # The fewest cuts, then the fewest axes without a name.
+    # Fewest cuts first, then fewest unnamed axes.
     return min(fits, key=lambda fit: (len(fit[1]), list(map(names.label, fit[0])).count("?")))
 
 
 def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row) -> Fit:
-    """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
+    """Try one reading; axes of size 1 have no place in memory and go where needed."""
     flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
     wanted = [size for size in shape if size > 1]
@@ -136,11 +136,11 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     if len(block) == 1:
         return parts(names, block[0], tuple(sizes)), None
     tidied = names.merge_parts(block)
-    if len(tidied) < len(block):  # what was put together is not part of one of the axes
+    if len(tidied) < len(block):  # the joined parts do not come from one axis
         axis_of = dict(pairs)
         return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
     permuted = sorted(factor.size for factor in block) == sorted(sizes)  # As if transposed.
-    if not permuted and sizes[0] % block[0].size == 0:  # what comes before the others stays whole
+    if not permuted and sizes[0] % block[0].size == 0:  # whatever comes first stays whole
         inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
         if not cut and (len(block) == 2 or block[-1].name != "H"):  # heads are seldom divided
             return [(block[0], *inner[0]), *inner[1:]], None

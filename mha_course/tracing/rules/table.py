@@ -1,4 +1,4 @@
-"""The rule of each function of torch, by its name, from the tables at the ends of these files."""
+"""The rule for each torch function by name, from the tables at the ends of these files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Names in views, which show the same numbers in another order, or some of them.
+"""Names in views, which show all or some of the same numbers, perhaps in another order.
 
-Such a call makes no new numbers, so it needs no rule of its own. It runs again on a tensor without
-memory, whose strides tell the axis that each axis of the result came from.
+Such a call makes no new numbers, so it needs no rule. It runs again on a tensor without memory,
+whose strides show where each axis of the result came from.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rule
 
 
 class Dim(NamedTuple):
-    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
+    """Equal steps through the original tensor; copies have stride 0."""
 
     stride: int
     size: int
 
 
 class Placement(NamedTuple):
-    """The place of a result's first number, and the dims of each axis, the slowest first."""
+    """The position of a result's first number, and each axis's dims, the slowest first."""
 
     first: int
     axes: list[list[Dim]]
@@ -37,7 +37,7 @@ Rerun = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another 
 
 @lru_cache(maxsize=4096)
 def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides with gaps, so that every place belongs to one axis only."""
+    """Return strides with gaps, so that every position belongs to only one axis."""
     strides = [2]
     for size in shape[:0:-1]:
         strides.append(strides[-1] * 2 * max(size, 1))
@@ -45,7 +45,7 @@ def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
-    """Follow a view by its strides, on a tensor that has the shape only."""
+    """Follow a view by its strides, on a tensor without memory."""
     places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
     placements = []
     for out in rerun(places):
@@ -55,7 +55,7 @@ def of_views(rerun: Rerun, shape: Sequence[int]) -> list[Placement]:
 
 
 def view(call: OpCall) -> list[Axes]:
-    """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
+    """Show the numbers in another order, or only some: transpose, chunk, select, expand …"""
     axes = call.axes(call.first())  # its shape may have changed in place
     return named(call, axes, of_views(call.rerun, list(map(size_of, axes))))
 
@@ -66,7 +66,7 @@ def windows_of(call: OpCall) -> list[Axes]:
 
 
 def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False) -> list[Axes]:
-    """Name results whose axes each come from one axis, and note which elements they are."""
+    """Name results whose axes each come from one axis, and note their elements."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
     if not unseen:
         call.elements = [elements for _, elements in pairs]
@@ -75,19 +75,19 @@ def named(call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = F
 
 def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
-    present = set(chain(*moved.axes))  # The dims that the result still has.
+    present = set(chain(*moved.axes))  # The dims left in the result.
     linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     axis_of: dict[Dim, Axis] = {}
     elements: list[Element] = []
     sizes = list(map(size_of, axes))
     for stride, size, axis in zip(padded_strides(tuple(sizes)), sizes, axes, strict=True):
-        if (stride, size) in present:  # The axis was moved, and is whole.
+        if (stride, size) in present:  # The axis was moved whole.
             axis_of[Dim(stride, size)] = axis
             continue
         dims = sorted(
             (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
-        start = moved.first // stride % (2 * size or 1)  # Where the slice of this axis begins.
+        start = moved.first // stride % (2 * size or 1)  # Where this axis's slice begins.
         if len(dims) > 1:
             axis_of |= zip(dims, windows(names, axis, stride, *dims), strict=True)
         elif dims:
@@ -106,7 +106,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
 
 
 def _axis_of_dim(dim: Dim, axis_of: dict[Dim, Axis]) -> Axis:
-    """Name one dim; of two of size 1 at the same place, the first is new."""
+    """Name one dim; of two with size 1 at the same position, the first is new."""
     if dim.size == 1:
         return axis_of.pop(dim, ())
     origin = Origin.UNKNOWN if dim.stride else Origin.COPIES

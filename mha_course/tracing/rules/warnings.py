@@ -1,4 +1,4 @@
-"""What a trace warns of or asks about: the id of a mistake, and what the table says of it."""
+"""Warnings and questions of a trace: a mistake's id, and its words from the table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from mha_course.tracing.unify import groups_differ, in_another_order, unify
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
 
-# What somebody may mean: attention over images or sentences, slots that compete, one head among
-# others.
+# What may be intended: attention over images or sentences, competing slots, one head among others.
 QUESTIONS = {
     "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed",
     "heads-averaged",
@@ -25,7 +24,7 @@ QUESTIONS = {
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}
-READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it was made
+READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in order
     ("H", "D"): "heads-innermost",
     ("B", "H"): "fold-order-mixed",
     ("H", "B"): "fold-order-mixed",
@@ -35,49 +34,49 @@ READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it w
 
 
 class Cut(NamedTuple):
-    """Factors that a reshape mixed: the boundaries of the new axes are not on theirs."""
+    """Factors that a reshape mixed: the new axes' boundaries are not theirs."""
 
     factors: list[Factor]
-    axes: list[int]  # of which input axis each factor was
+    axes: list[int]  # each factor's input axis
     sizes: list[int]  # of the new axes
 
 
 class Remark(str):
-    """What a trace says of a mistake: its id, a colon, what happened and what to do.
+    """A trace's message about a mistake: its id, a colon, what happened and what to do.
 
-    A question asks about what is unusual and may be meant; anything else is certainly wrong.
+    A question is about something unusual that may be intended; otherwise it is certainly wrong.
     """
 
     id: str
     is_question: bool
 
     def __new__(cls, text: str, mistake: str = "", is_question: bool = False) -> Remark:
-        """Return the text with the id of its mistake; a copy gets the id with its attributes."""
+        """Return the text with its mistake's id; a copy gets the id with its attributes."""
         remark = super().__new__(cls, text)
         remark.id = mistake
         remark.is_question = is_question
         return remark
 
     def and_also(self, mistake: str) -> Remark:
-        """Return the remark with a second mistake: its id in brackets, its title at the end."""
+        """Add a second mistake to the remark: its id in brackets, its title at the end."""
         rest = self.removeprefix(self.id)
         text = f"{self.id} ({mistake}){rest} {row_of(mistake).title}"
         return Remark(text, self.id, self.is_question)
 
 
 def row_of(name: str) -> Row:
-    """Return the row of a mistake, as a trace words it where that differs."""
+    """Return a mistake's row, in a trace's wording if that differs."""
     return ROWS.get(f"{name}/traced") or ROWS[name]
 
 
 def warn(name: str, **words: object) -> Remark:
-    """Return what is said of a mistake: a question where somebody may mean it."""
+    """Return a mistake's message: a question if it may be intended."""
     text = row_of(name).text.format(**words)
     return Remark(f"{name}: {text[0].lower()}{text[1:]}", name, name in QUESTIONS)
 
 
 def ask(name: str, **words: object) -> Remark:
-    """Return a question about a mistake that elsewhere may be a warning."""
+    """Return a question about a mistake, even one that is otherwise a warning."""
     return Remark(warn(name, **words), name, is_question=True)
 
 
@@ -88,7 +87,7 @@ def of_softmax(name: str, labels: Sequence[str], keys: str) -> Remark:
 
 
 def of_pooling(names: AxisNamer, axis: Axis, axes: Sequence[Axis], is_score: bool) -> Remark | None:
-    """Judge a softmax of a tensor with at most one token axis, or over an axis of size 1."""
+    """Judge a softmax on a tensor with at most one token axis, or over an axis of size 1."""
     label = names.label(axis)
     labels = list(map(names.label, axes))
     tokens = [n for n in range(len(axes)) if names.is_token(axes[n])]
@@ -106,10 +105,10 @@ def of_pooling(names: AxisNamer, axis: Axis, axes: Sequence[Axis], is_score: boo
 
 
 def of_joined(names: AxisNamer, left: Axis, right: Axis) -> Remark | None:
-    """Ask about two axes that are laid side by side, or one over the other, by size alone."""
+    """Ask about two axes joined or aligned only because their sizes agree."""
     labels = [names.label(left), names.label(right)]
     if all(map(names.counts_tokens, labels)):
-        return None  # they may be the same tokens by another name
+        return None  # they may be the same tokens under another name
     if not all(label in FEATURES or names.counts_tokens(label) for label in labels):
         return None
     differ = unify(names, left, right)[1]
@@ -119,7 +118,7 @@ def of_joined(names: AxisNamer, left: Axis, right: Axis) -> Remark | None:
 def of_mismatch(
     names: AxisNamer, left: Axis, right: Axis, is_summed: bool, of_products: bool
 ) -> Remark | None:
-    """Name the mistake where a product pairs two axes that are not the same.
+    """Name the mistake when a product pairs two different axes.
 
     Args: ``of_products``, whether no factor is weights, whose sums are judged by their softmax.
     """
@@ -134,9 +133,9 @@ def of_mismatch(
 
 
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark | None:
-    """Name the mistake behind a reshape, to a number of axes, that does not keep to the old ones.
+    """Name the mistake behind a reshape that cuts across the old axes.
 
-    Args: ``free``, whether a Linear made these numbers, whose order it then may choose.
+    Args: ``free``, whether a Linear made these numbers, and so may order them freely.
     """
     labels = [factor.name for factor in cut.factors]
     sizes = [factor.size for factor in cut.factors]
@@ -152,7 +151,7 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark 
     heads = _index_of_heads(cut)
     tokens = [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     others = heads is None or not tokens
-    shifted = len(tokens) == 2 and cut.sizes == sizes[::-1]  # each row by more
+    shifted = len(tokens) == 2 and cut.sizes == sizes[::-1]  # each row is shifted further
     mistakes = (
         (rank == 4 and _is_key_reshaped(names, cut), "key-reshaped"),
         (_joins_tokens(names, cut, rank), "tokens-joined"),
@@ -171,14 +170,14 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark 
 
 
 def _groups_channels(names: AxisNamer, cut: Cut) -> bool:
-    """Return whether several channels with all of their pixels became one, as in a group norm."""
+    """Return whether several channels with all their pixels became one, as in a group norm."""
     pixels = tuple(cut.factors[cut.axes.count(cut.axes[0]) :])
     channels = not names.is_token((cut.factors[0],))
     return channels and names.is_token(pixels) and cut.sizes[-1] % size_of(pixels) == 0
 
 
 def _joins_tokens(names: AxisNamer, cut: Cut, rank: int) -> bool:
-    """Return whether whole tokens were laid side by side, as where patches are merged."""
+    """Return whether whole tokens were put side by side, as when patches are merged."""
     width = size_of(tuple(cut.factors[1:]))
     several = len(cut.sizes) == 2 and cut.sizes[1] > width and cut.sizes[1] % width == 0
     heads_given = rank > 3 and cut.sizes[0] == names.sizes.get("H")
@@ -193,7 +192,7 @@ def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
 
 
 def _index_of_heads(cut: Cut) -> int | None:
-    """Return where the heads are, or the width that they are in, or q, k and v in one."""
+    """Return the index of the heads, of the width that contains them, or of fused q, k and v."""
     for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
@@ -215,9 +214,9 @@ def _written(names: AxisNamer, factor: Factor) -> str:
 def of_broadcast(
     names: AxisNamer, left: Axis, right: Axis, rows: Sequence[Sequence[str]] = ()
 ) -> Remark:
-    """Name the mistake where broadcasting laid one axis on another.
+    """Name the mistake when broadcasting aligned two different axes.
 
-    Args: ``rows``, the names of all axes of the tensors that met, which tell masks from others.
+    Args: ``rows``, the names of all axes of both tensors, which identify masks.
     """
     labels = [names.label(left), names.label(right)]
     pair = {*labels}
@@ -243,7 +242,7 @@ def of_broadcast(
     name = next(name for holds, name in mistakes if holds)
     if turned:
         labels = [_spell(left), _spell(right)]
-    # Two kinds of tokens may be the same positions under names of their own.
+    # Two kinds of tokens may be the same positions under different names.
     positions = name == "broadcast-of-different-axes" and not turned
     speak = ask if positions and all(map(names.counts_tokens, pair)) else warn
     other = next(iter(pair - {"B"}), "B")

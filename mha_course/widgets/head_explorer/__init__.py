@@ -1,1 +1,1 @@
-"""All heads of a model, one of them large, recomputed while a control moves."""
+"""All heads of a model, one of them enlarged, recomputed while a control moves."""

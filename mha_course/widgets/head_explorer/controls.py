@@ -1,5 +1,4 @@
-"""The controls of a learner's function: its parameters become controls, and controls become its
-arguments.
+"""Controls for a learner's function: its parameters become controls, whose values become arguments.
 
 Axes: T query tokens, S key tokens.
 """
@@ -21,12 +20,12 @@ from mha_course.widgets.head_explorer.maps import PLACE
 
 NAMES = ("temperature", "scale", "mask", "sentence")
 MASKS = ("none", "causal", "window of 3")
-GIVEN = "as given"  # a mask that is none of these
+GIVEN = "as given"  # any other mask
 
 
 def controls_of(function: Any, sentence: str, hidden: NDArray[np.bool_]) -> list[Control]:
-    """Choose a control for each parameter of a function by its name; ``sentence`` and the mask of
-    what is ``hidden`` are where two start.
+    """Choose a control for each parameter of a function by its name; ``sentence`` and the mask
+    ``hidden`` give two initial values.
 
     Raises: ShapeError if a parameter is not a control and has no default.
     """
@@ -58,7 +57,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _control(name: str, default: Any) -> Control:
-    """Choose a control by the name of a parameter and by its default."""
+    """Choose a control from a parameter's name and default."""
     if name == "sentence":
         return Control(name, "Change the words", "text", default)
     if name == "mask":
@@ -68,10 +67,10 @@ def _control(name: str, default: Any) -> Control:
 
 
 def choice_of_mask(hidden: NDArray[np.bool_]) -> str:
-    """Return which choice of a mask hides what is hidden in all maps (L · B, M, T, S)."""
+    """Return the mask choice that matches the hidden cells of all maps (L · B, M, T, S)."""
     first = hidden[0, 0]
     if not first.any() or (hidden != first).any():
-        return "none"  # a menu cannot say a mask for each head
+        return "none"  # a menu cannot offer a mask per head
     allowed = torch.from_numpy(~first)
     for choice in MASKS[1:]:
         if torch.equal(mask_from_choice(choice, first.shape, allowed), allowed):
@@ -80,10 +79,10 @@ def choice_of_mask(hidden: NDArray[np.bool_]) -> str:
 
 
 def mask_from_choice(choice: str, size: tuple[int, ...], original: Tensor) -> Any:
-    """Make the mask that was chosen, (T, S), bool, True = may attend; None lets all be seen.
+    """Make the chosen mask, (T, S), bool, True = may attend; None hides nothing.
 
-    The T queries are the last of S tokens, as with a cache. The given mask, on the device of all
-    masks, may have been made for other tokens.
+    The T queries are the last of S tokens, as with a cache. The given mask, which sets the device,
+    may be for other tokens.
     """
     T, S = size
     late = max(S - T, 0)
@@ -96,7 +95,7 @@ def mask_from_choice(choice: str, size: tuple[int, ...], original: Tensor) -> An
 
 
 def split_result(result: Any) -> tuple[Any, Any, Any]:
-    """Split what a function returned: weights, and queries and keys where it names them."""
+    """Split a function's result: weights, and queries and keys if given."""
     if not isinstance(result, tuple):
         return result, None, None
     names = result[1:]

@@ -5,7 +5,7 @@ import { bytesOf } from "../dom.js";
 const THUMBNAIL = 128; // cells of a small picture's longer side: more could not be seen
 
 /**
- * What is known of one map.
+ * Facts about one map.
  * @typedef {object} Facts
  * @property {number | null} entropy the mean over rows, in nats, where each sums to 1
  * @property {[number, number] | null} sums the least and the largest sum of a row

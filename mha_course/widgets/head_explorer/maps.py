@@ -1,4 +1,4 @@
-"""Weights, tokens and masks in one form, whatever form they came in, and what the browser gets.
+"""Weights, tokens and masks in one form, and the data for the browser.
 
 Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S);
 every layer of every sentence is a row of M maps: its heads and, if there are several, their
@@ -27,19 +27,19 @@ from mha_course.plots.inputs import (
 from mha_course.plots.scales import HALF_TOLERANCE, Scale, scale_of
 
 PLACE = "HeadExplorer"
-MAX_TOKENS = 512  # a cell is a pixel then
-MAX_WORDS = 40  # of a sentence that is written on one line
-MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
+MAX_TOKENS = 512  # a cell is then a pixel
+MAX_WORDS = 40  # of a sentence written on one line
+MAX_MEGABYTES = 64  # in one message to the browser, which copies them several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
-MANY = 9 * 128 * 128  # cells; of more, the map that is looked at is sent before the others
+MANY = 9 * 128 * 128  # cells; if there are more, the visible map is sent first
 
 
 @dataclass(frozen=True)
 class Maps:
-    """Numbers (L · B, M, T, S), and which cells a mask or a score of -inf hides.
+    """Numbers (L · B, M, T, S), and which cells are hidden by a mask or a score of -inf.
 
-    ``rows`` says which layer and sentence each is, ``tokens`` has a pair of lists for each
-    sentence; ``tolerance`` is by how much a row of weights may miss 1.
+    ``rows`` gives each row's layer and sentence, ``tokens`` a pair of lists for each sentence;
+    ``tolerance`` is how far a row's sum may be from 1.
     """
 
     numbers: NDArray[np.float32]
@@ -62,15 +62,15 @@ class Maps:
 
     @property
     def has_words(self) -> bool:
-        """Return whether these are weights between words, few enough to be read as a sentence."""
+        """Return whether these are weights between words, few enough to read as a sentence."""
         T, S = self.shape[2:]
         unnamed = [str(n) for n in range(T)] == self.tokens[0][0]
         return self.scale.kind == "weights" and max(T, S) <= MAX_WORDS and S > 1 and not unnamed
 
     def message(self, ahead: tuple[int, int] | None = None) -> dict[str, Any]:
-        """Return what the browser draws: facts, numbers, a byte a hidden cell.
+        """Return what the browser draws: facts, numbers, and a byte per cell for hidden ones.
 
-        Args: ahead is the row and slot of the map that is looked at: of many cells this map is sent
+        Args: ahead is the row and slot of the visible map: if there are many cells, it is sent
             alone, and the browser asks for the rest.
         """
         every = list(np.ndindex(self.numbers.shape[:2]))
@@ -91,14 +91,14 @@ class Maps:
         }  # fmt: skip
 
     def tokens_of(self, row: int) -> tuple[list[str], list[str]]:
-        """Return the queries and keys of a row: those of its sentence."""
+        """Return the queries and keys of a row's sentence."""
         return self.tokens[row % len(self.tokens)]
 
     def largest(self, row: int, slot: int, *, distinct: bool = False) -> tuple[int, int] | None:
-        """Return the cell with the largest number that is seen, or None.
+        """Return the cell with the largest visible number, or None.
 
-        A row that sees a single key has no choice, so it is passed over where others see more; so
-        is a token that looks at itself or its like, where they are to be ``distinct``.
+        Rows with a single visible key are skipped if others see more; with ``distinct``, so are
+        pairs of equal tokens.
         """
         matrix = self.numbers[row, slot]
         visible = np.isfinite(matrix) & ~self.hidden[row, slot]
@@ -113,7 +113,7 @@ class Maps:
         return int(query), int(key)
 
     def _facts(self, row: int, slot: int) -> dict[str, Any]:
-        """Describe one map, as data.js says it; rows that see nothing or hold NaN do not count."""
+        """Describe one map, in data.js's form, ignoring rows that are fully masked or have NaN."""
         matrix = self.numbers[row, slot]
         hidden = self.hidden[row, slot]
         nans = np.isnan(matrix)
@@ -135,7 +135,7 @@ class Maps:
 
 
 def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) -> Maps:
-    """Bring weights of 2 to 5 axes, names and a mask to one form, or raise ShapeError."""
+    """Convert weights with 2 to 5 axes, names and a mask to one form, or raise ShapeError."""
     array = numbers_of(weights)
     L, B, H, T, S = (1,) * (5 - array.ndim) + array.shape
     names = _names(B, T, S, queries, keys)
@@ -156,14 +156,14 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
 
 
 def numbers_of(weights: Any) -> NDArray[Any]:
-    """Return weights of 2 to 5 axes as an array, or raise ShapeError."""
+    """Return weights with 2 to 5 axes as an array, or raise ShapeError."""
     array = as_numbers(PLACE, weights)
     _check_size(array.shape)
     return array
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
-    """Raise unless these are 2 to 5 axes, none of them empty, that the browser can draw at once."""
+    """Raise unless there are 2 to 5 axes, none empty, and few enough numbers for the browser."""
     axes = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)"
     got = str(tuple(shape))
     rule = "weights must have 2 to 5 axes"
@@ -194,13 +194,13 @@ def _names(B: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[s
 
 
 def _for_each(word: str, tokens: Any, sentences: int) -> list[Any]:
-    """Return the tokens of each sentence, where one list may stand for all."""
+    """Return each sentence's tokens; one list may serve for all."""
     tokens = listed(tokens)
     nested = isinstance(tokens, list) and tokens and all(isinstance(row, list) for row in tokens)
     if not nested:
         return [tokens] * sentences
     rule = f"{word} must name every token"
-    expected = f"one list, or {sentences}, one a sentence"
+    expected = f"one list, or {sentences}, one per sentence"
     require(len(tokens) == sentences, PLACE, rule, expected=expected, got=f"{len(tokens)} lists")
     return tokens
 
@@ -210,6 +210,6 @@ def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     rule = "a mask of 3 axes is ambiguous: sentences or heads?"
     got = str(tuple(np.shape(mask)))
     expected = "(T, S) or (B, 1, T, S)"
-    fix = "mask[:, None], one a sentence"
+    fix = "mask[:, None], one per sentence"
     require(not ambiguous, PLACE, rule, expected=expected, got=got, fix=fix)
     return as_hidden(PLACE, mask, shape)

@@ -14,13 +14,13 @@ from mha_course.plots.arcs import LEAST
 from mha_course.plots.inputs import numbered
 from mha_course.widgets.head_explorer.maps import Maps
 
-MAX_HEADS = 16  # as many as can be told apart in a picture
+MAX_HEADS = 16  # as many as can be distinguished in a picture
 SENTENCE = 2.3  # inches
-MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes long
+MAX_TOKENS = 64  # beyond this only one head is drawn, since matplotlib would be slow
 
 
 def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
-    """Say in one sentence how much there is, and what the word that is followed attends to."""
+    """Say in one sentence how much there is, and what the followed word attends to."""
     R, H, T, S = maps.shape
     B = len(maps.tokens)
     counts = [count(n, word) for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
@@ -48,8 +48,8 @@ def _quoted(word: str) -> str:
 
 
 def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | Figure:
-    """Draw the sentence with its arcs, and below it up to 16 heads of the layer; or one head if
-    numbers are not weights or tokens are many.
+    """Draw the sentence with its arcs above up to 16 heads of the layer; or only one head if
+    numbers are not weights or there are many tokens.
     """
     _, H, T, S = maps.shape
     matrices = maps.numbers[layer]
@@ -75,7 +75,7 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
-    """Name a map: head 3, layer 1, head 3, or this head, if there is only one."""
+    """Name a map: head 3, or layer 1, head 3, or this head, if there is only one."""
     numbered_head = f"head {slot}" if slot < maps.num_heads else average
     head = numbered_head if maps.num_heads > 1 else "this head"
     return f"{maps.rows[layer]}, {head}" if maps.rows[layer] else head

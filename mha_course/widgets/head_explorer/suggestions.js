@@ -1,12 +1,12 @@
-// What can be done to a sentence without typing: another word of the same class, two that change places, a new sentence.
+// Ways to change a sentence without typing: another word of the same class, two nouns swapped, a new sentence.
 
 import { make, makeButton } from "../dom.js";
 
 /**
  * @typedef {object} SuggestionsSpec
- * @property {string[][]} classes Words that can stand in each other's place.
- * @property {string[]} nouns Two of them may change places.
- * @property {[string, string]} verbs Of which each may become the other.
+ * @property {string[][]} classes Words that can replace each other.
+ * @property {string[]} nouns Two of them may be swapped.
+ * @property {[string, string]} verbs Each may become the other.
  * @property {string[]} sentences One of them is the surprise.
  */
 

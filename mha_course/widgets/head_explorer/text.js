@@ -1,4 +1,4 @@
-// What is written about maps: titles, a line for the cell that is pointed at, and notes on what is unusual.
+// Text about maps: titles, a line for the cell under the pointer, and notes on anything unusual.
 
 import { isolateWord, number } from "../dom.js";
 import { isHidden, leaks } from "../matrix.js";

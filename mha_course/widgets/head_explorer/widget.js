@@ -19,7 +19,7 @@ import { unfold } from "./unfold.js";
  * @property {import("../controls.js").ControlSpec[]} controls Of the learner's function; none without one.
  * @property {{ plain: DataView, signed: DataView }} palettes 256 colours each, four bytes a colour.
  * @property {string[]} colours Of heads: the first again after the last.
- * @property {import("./suggestions.js").SuggestionsSpec} [suggestions] What can be done to a sentence without typing.
+ * @property {import("./suggestions.js").SuggestionsSpec} [suggestions] Ways to change a sentence without typing.
  *
  * @typedef {import("./data.js").ExplorerState} ExplorerState
  *
@@ -184,7 +184,7 @@ class Explorer extends Stage {
     this.turn.hidden = !this.maps.words;
     setText(this.turn, unfolded ? "Back to the sentence" : "Show as a table");
     this.root.classList.toggle("unfolded", unfolded);
-    // What is about to be hidden takes no focus that would then be lost.
+    // Do not focus what is about to be hidden.
     this.arcs.node.inert = unfolded;
     this.table.inert = !unfolded;
     if (!first && this.maps.words) unfold(this, unfolded);

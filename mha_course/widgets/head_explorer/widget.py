@@ -1,5 +1,4 @@
-"""All heads side by side and one of them large, every cell with its words, recomputed while a
-control moves.
+"""All heads side by side, one of them enlarged, recomputed while a control moves.
 
 Axes: L layers, B sentences, H heads, T query tokens, S key tokens.
 """
@@ -30,13 +29,13 @@ HERE = Path(__file__).parent
 
 
 class HeadExplorer(CourseWidget):
-    """Show what every head attends to; the cells, rows and columns answer to pointer and keyboard.
+    """Show what every head attends to; cells, rows and columns respond to pointer and keyboard.
 
     Args:
         weights: (T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S): weights, or other numbers such
             as scores; a tensor on any device, an array or lists; T and S up to 512.
         queries: T tokens, or a list of them for each sentence; by default numbers.
-        keys: S tokens, likewise; by default the queries where T = S.
+        keys: S tokens, likewise; by default the queries if T = S.
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
         recompute: a function that is called at the start, and while a control moves. Its parameters
             are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None) and
@@ -50,16 +49,15 @@ class HeadExplorer(CourseWidget):
             number between two different tokens.
     Raises: ShapeError.
 
-    Weights between at most 40 words open as a sentence with arcs from the word that is followed,
-    and unfold to a table. Everything else is a table from the start.
+    Weights between at most 40 words open as a sentence with arcs from the followed word, and unfold
+    to a table. Anything else is a table from the start.
 
-    With ``recompute`` the numbers are those of this function from the start; where it returns None
-    or raises, the given ones stay, and a line says so.
+    With ``recompute``, the numbers come from this function from the start; if it returns None or
+    raises, the given ones stay, and a line says so.
 
-    ``layer``, ``head``, ``row`` (the query that is followed) and ``unfolded`` (whether the table is
-    shown) follow the learner and may be set. The average counts as a head;
-    sentences stand below each other as layers do, and count as such: sentence 1 of layer 2, of
-    three, is 7.
+    ``layer``, ``head``, ``row`` (the followed query) and ``unfolded`` (whether the table is shown)
+    follow the learner and may be set. The average counts as a head; sentences are listed below each
+    other like layers, and counted with them: sentence 1 of layer 2, of three, is 7.
 
     >>> explorer = HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
     >>> explorer.text
@@ -102,12 +100,13 @@ class HeadExplorer(CourseWidget):
         self._show({})
 
     def _shown(self) -> tuple[int, int]:
-        """Return layer and head that are shown: of new maps there may be fewer than before."""
+        """Return the layer and head shown, since new maps may have fewer."""
         layers, heads = self._maps.numbers.shape[:2]
         return max(0, min(self.layer, layers - 1)), max(0, min(self.head, heads - 1))
 
     def _row_at_start(self, follow: str | None) -> int:
-        """Return the row of a query, the last of this name, or the one with the largest number."""
+        """Return the row of a query, the last with this name, or the one with the largest
+        number."""
         queries = self._maps.tokens_of(self._shown()[0])[0]
         if follow is None:
             return (self._maps.largest(*self._shown(), distinct=True) or (0, 0))[0]
@@ -117,12 +116,12 @@ class HeadExplorer(CourseWidget):
         return len(queries) - 1 - queries[::-1].index(follow)
 
     def _followed(self) -> int:
-        """Return the row that is followed: of new maps there may be fewer."""
+        """Return the followed row, since new maps may have fewer."""
         return max(0, min(self.row, self._maps.shape[2] - 1))
 
     @traitlets.observe("layer", "head", "row")
     def _describe(self, _: Any = None) -> None:
-        """Say in one sentence what is to be seen."""
+        """Describe in one sentence what is shown."""
         self.text = static.caption(self._maps, *self._shown(), self._followed())
 
     def _drawn(self) -> dict[str, Any]:
@@ -131,16 +130,17 @@ class HeadExplorer(CourseWidget):
         return {**self._maps.message(ahead), "source": self._source}
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        """Call the function with what the controls say; it has run if the rest is asked for."""
-        self._ahead = False  # whether the map that is looked at is sent before the others
+        """Call the function with the controls' values; not again if the browser asks for the
+        rest."""
+        self._ahead = False  # whether the visible map is sent first
         if self._function is None or "rest" in event:
             return
         for name, sent in event.get("moved", {}).items():
             self.values[name] = self._controls[name].read(PLACE, sent)
         values = dict(self.values)
         sentence = values.get("sentence", self._sentence)
-        # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
-        # words were added.
+        # A function may have extra tokens, such as [CLS]: sizes change by as many as words were
+        # added.
         added = len(words_of(sentence)) - len(words_of(self._sentence))
         T, S = (max(size + added, 1) for size in self._maps.shape[2:])
         mask = self._mask
@@ -152,7 +152,7 @@ class HeadExplorer(CourseWidget):
         self._ahead = "moved" in event
 
     def _keep(self, sentence: str, mask: Any, result: Any) -> None:
-        """Read a result; tokens that it does not name are the sentence's, or as before."""
+        """Read a result; missing tokens are the sentence's, or as before."""
         weights, queries, keys = controls.split_result(result)
         B, _, T, S = (1, 1, *numbers_of(weights).shape)[-4:]
         if queries is None:
@@ -171,15 +171,15 @@ class HeadExplorer(CourseWidget):
         self._source = self._source_of_recompute
 
     def without_kernel(self) -> dict[str, Any]:
-        """Return the function's own JavaScript; without it no control is shown."""
+        """Return the function's own JavaScript; without it, no control is shown."""
         function: Any = self._function and self._function.function
         if hasattr(function, "without_kernel"):
             return {"answerer": function.without_kernel()}
         return {"options": {**self.options, "controls": [], "suggestions": None}}
 
     def picture(self) -> Axes | Figure:
-        """Draw the sentence and up to 16 heads of the layer, or one head alone."""
+        """Draw the sentence and up to 16 heads of the layer, or only one head."""
         layer, slot = self._shown()
-        is_head = slot < self._maps.num_heads  # and not their average
+        is_head = slot < self._maps.num_heads  # without their average
         colour = HEAD_COLOURS[slot % len(HEAD_COLOURS)].ink if is_head else INK
         return static.figure(self._maps, layer, slot, self._followed(), colour)

@@ -1,1 +1,1 @@
-"""Labs: one idea each, a few controls, one picture, and a sentence that reads it."""
+"""Labs: each has one idea, a few controls, one picture, and a sentence about it."""

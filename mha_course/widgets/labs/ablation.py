@@ -1,4 +1,4 @@
-"""The lab of lessons 0 and 17: ablate heads of the trained model, and see what it guesses then."""
+"""The lab of lessons 0 and 17: ablate heads of the trained model, and see its guesses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SENTENCES = (
     "the grey cat that chased the loud dogs was hungry , so it <mask> quietly",
     "the rusty <mask> near the humble nun was bored and yawned widely",
 )
-# the least probability that is shown alone, and two greys
+# the lowest probability shown separately, and two greys
 LEAST = 0.05
 OTHER = "#aab1bd"
 REST = "#d5d8de"
@@ -35,10 +35,9 @@ REST = "#d5d8de"
 class AblationLab(Lab):
     """Ablate heads, and compare the guesses for a hidden word in several sentences.
 
-    Args: sentences of the small world, each with one ``<mask>``; the layer whose heads can be
-        ablated, by default all layers; the heads ablated at the start, such as ``"L1 H1"``.
-    Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not
-        exist.
+    Args: sentences in the model's words, each with one ``<mask>``; the layer whose heads can be
+        ablated, by default all; the heads ablated at first, such as ``"L1 H1"``.
+    Raises: ShapeError for an unknown word or head, or if a sentence does not hide exactly one word.
     """
 
     question = "Which heads do these guesses need?"
@@ -74,7 +73,7 @@ class AblationLab(Lab):
         keys = [name.lower().replace(" ", "_") for name in names]
         self._heads = dict(zip(keys, zip(heads, words, strict=True), strict=True))
         toggles = zip(keys, words, names, strict=True)
-        verb = "ablate" if layer is None else "switch off"  # as lesson 17 says, and as lesson 0
+        verb = "ablate" if layer is None else "switch off"  # lesson 17's word, and lesson 0's
         super().__init__(
             [
                 Control(key, f"{verb} {word}", "toggle", name in ablated)
@@ -110,7 +109,7 @@ class AblationLab(Lab):
 
 @torch.no_grad()
 def guesses(model: MaskedWordModel, sentences: Sequence[str]) -> Tensor:
-    """Return the probability of every word, (B, V), for the one that each sentence hides."""
+    """Return every word's probability, (B, V), for the word each sentence hides."""
     ids, mask = encode(list(sentences))
     return model(ids, mask)[ids == MASK].softmax(-1)
 
@@ -120,7 +119,7 @@ def _word(probabilities: Tensor) -> str:
 
 
 def _parts(full: Tensor, current: Tensor) -> list[dict[str, Any]]:
-    """Return the guess with all heads, others that are likely now, and the rest together."""
+    """Return the guess with all heads, others now likely, and the rest together."""
     best = int(full.argmax())
     words = current.argsort(descending=True).tolist()
     likely = [number for number in words if number != best and current[number] >= LEAST]

@@ -1,4 +1,4 @@
-"""What labs take: the scores of one head with their words, and numbers that are dragged."""
+"""Inputs of labs: one head's scores with their words, and dragged numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 32  # tokens
 
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """Return scores (S, S) and words, repeated ones numbered, or raise ShapeError."""
+    """Return scores (S, S) and words, with repeated ones numbered, or raise ShapeError."""
     require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
@@ -34,10 +34,10 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
 
 
 def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], needed: str) -> list[Any]:
-    """Return finite numbers of a shape as lists, or raise ShapeError; tokens need ``each``."""
+    """Return finite numbers of this shape as lists, or raise ShapeError; tokens need ``each``."""
     try:
         numbers = torch.as_tensor(sent, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of several lengths
+    except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of unequal lengths
         numbers = torch.empty(0)
     fits = numbers.shape == shape and bool(numbers.isfinite().all())
     rule = f"every token needs {needed}"

@@ -1,4 +1,4 @@
-// A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
+// A lab: controls, panels, and a sentence. Moves go to the kernel, which answers with what to draw.
 
 import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
@@ -142,7 +142,7 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
     if (drawnWidth) boards.draw(state.panels, false);
     keepHeight(boards.node); // so that what stands below stays where it is
     if (sentence.textContent !== state.text) speak(state.text);
-    // A sentence that has been as high stays so: nothing moves away under the pointer.
+    // A sentence keeps its greatest height, so that nothing shifts under the pointer.
     if (drawnWidth) keepHeight(sentence);
     sentence.textContent = state.text;
     drawings += 1;

@@ -1,4 +1,4 @@
-"""The base of the labs: controls described as data, some panels, and a sentence on them."""
+"""The base of the labs: controls described as data, panels, and a sentence about them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ HERE = Path(__file__).parent
 class Lab(CourseWidget):
     """Move a control, and see what happens to the numbers.
 
-    A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose
-    arguments are the controls' values by name. ``values`` holds them. Each move calls ``reconcile``
-    first, where one control may set others. What ``draw`` raises is shown in place, the last
-    picture stays, and the next move tries again.
+    A subclass sets ``question``, passes its controls to ``__init__``, and draws in ``draw``, whose
+    arguments are the controls' values by name, also in ``values``. Each move first calls
+    ``reconcile``, where one control may set others. If ``draw`` raises, the error is shown in
+    place, the last picture stays, and the next move tries again.
     """
 
     question = ""
@@ -50,14 +50,14 @@ class Lab(CourseWidget):
         self.text = self.text or f"⚠ {self.state['trouble']}"
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values after some were moved; a subclass lets one control set another here."""
+        """Return the values after a move; a subclass may let one control set another."""
         del moved
         return values
 
     def set(self, **values: Any) -> None:
         """Move controls from Python: ``lab.set(temperature=2)``.
 
-        Raises: ShapeError for a control or a value that there is not.
+        Raises: ShapeError for an unknown control or value.
         """
         unknown = sorted(values.keys() - self._controls.keys())
         place = type(self).__name__
@@ -71,14 +71,14 @@ class Lab(CourseWidget):
         self._show({"moved": moved})
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return the table of all states, compressed; None if they are too many.
+        """Return a compressed table of all states; None if there are too many.
 
         A subclass whose script computes the states itself returns {}.
         """
         if not states.are_few(self._controls.values()):
             return None
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # many small products: threads would only wait for each other
+        torch.set_num_threads(1)  # with many small products, threads would only wait for each other
         try:
             return {"answerer": states.packed(self, self._controls)}
         finally:
@@ -100,7 +100,7 @@ class Lab(CourseWidget):
         return {"panels": list(self._panels), "text": self.text}
 
     def _whole(self, name: str, sent: Any) -> Any:
-        """Return all of a list that was dragged: None in it means unchanged."""
+        """Fill in a dragged list, in which None means unchanged."""
         before = self.values[name]
         if not (isinstance(sent, list) and isinstance(before, list) and len(sent) == len(before)):
             return sent

@@ -1,4 +1,4 @@
-"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see the weights."""
+"""The lab of lessons 4 and 8: paint a mask, see it in every convention, and its weights."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class MaskLab(Lab):
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
-        tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is
-            left out.
-        conventions: whether to show the mask as other libraries write it.
-    ``mask`` is what is painted.
+        tokens: the S words. mask: the initial mask, (T, S) bool, True = may attend; by default
+        causal.
+        conventions: whether to show the mask in other libraries' conventions.
+    ``mask`` is the painted mask.
     """
 
     question = "Who may attend to whom, and what happens to a row that sees nothing?"
@@ -67,7 +67,7 @@ class MaskLab(Lab):
         return torch.tensor(self.values["mask"], dtype=torch.bool)
 
     def _painted(self, mask: Any) -> Tensor:
-        """Return a mask that was set, or cells 0 and 1 that were painted, as bool (T, S)."""
+        """Return a mask that was set, or painted cells 0 and 1, as bool (T, S)."""
         size = len(self._tokens)
         if isinstance(mask, list):
             try:
@@ -84,7 +84,8 @@ class MaskLab(Lab):
         return cells
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Let a painted cell make the mask a painted one, and a preset or its n paint all cells."""
+        """Switch to a painted mask when a cell is painted; let a preset or its n paint all
+        cells."""
         if "mask" in moved and "preset" not in moved:
             return {**values, "preset": PAINTED}
         if {"preset", "n"} & moved.keys() and values["preset"] != PAINTED:
@@ -93,7 +94,7 @@ class MaskLab(Lab):
         return values
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return the script that answers in a page, and its data."""
+        """Return the script that answers without a kernel, and its data."""
         script = answer_script("mask_answer.js", folder=HERE)
         data = {
             "scores": self._scores.tolist(),
@@ -104,7 +105,7 @@ class MaskLab(Lab):
         return {"answerer": {"script": script, "data": data}}
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
-        """Draw the mask, the weights it leaves, and the mask as other libraries write it."""
+        """Draw the mask, the resulting weights, and the mask in other conventions."""
         tokens = self._tokens
         allowed = torch.tensor(mask, dtype=torch.bool)
         cells = allowed.int()
@@ -122,7 +123,7 @@ class MaskLab(Lab):
 
 
 def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
-    """Draw a mask (T, S) small, in each convention."""
+    """Draw a small mask (T, S) in each convention."""
     ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
     additive = additive_mask(allowed, torch.float32).isneginf()
     group = "the same mask, as other libraries write it"
@@ -139,8 +140,7 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
 
 
 def preset(name: str, size: int, n: int) -> Tensor:
-    """Return a mask (S, S) by its name; n is how many tokens are padding, or how far a window
-    reaches.
+    """Return a mask (S, S) by name; n is the number of padding tokens, or a window's reach.
 
     >>> preset("window", 3, 1).int().tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
@@ -158,14 +158,14 @@ def preset(name: str, size: int, n: int) -> Tensor:
 
 
 def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
-    """Return the weights (T, S) of masked scores, as in this course or by a way that goes wrong."""
+    """Return the weights (T, S) of masked scores, as in this course or in a wrong way."""
     if fill == COURSE:
         return masked_softmax(scores, allowed)
     return scores.masked_fill(~allowed, -math.inf if fill == BY_HAND else -1e9).softmax(-1)
 
 
 def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str) -> str:
-    """Count the visible keys, and say what happens to rows that see nothing."""
+    """Count the visible keys, and say what happens to fully masked rows."""
     size = len(tokens)
     blind = [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()]
     counted = f"{int(allowed.sum())} of {size * size} pairs may attend."

@@ -1,4 +1,4 @@
-// A matrix as a panel: read with pointer and keys, or painted, where it is a control.
+// A matrix as a panel: read with pointer and keys, or painted if it is a control.
 
 import { clamp, isolateWord, hasModifier, make, setAttributes, svg } from "../dom.js";
 import {
@@ -24,7 +24,7 @@ import { figure } from "./bars.js";
  * @property {(number | null)[][]} values null for NaN
  * @property {(0 | 1)[][] | null} hidden
  * @property {import("../matrix.js").Scale} scale
- * @property {"big" | "small"} size names stand beside a big one
+ * @property {"big" | "small"} size only a big one has names
  * @property {string} note
  * @property {string} [paint] the control that its cells are
  * @property {number} [margin] pixels to keep free at the right and below
@@ -45,7 +45,7 @@ export const pageFont = () =>
 function layoutOf({ rows, columns, size, margin }) {
   const big = size === "big";
   const names = big ? [rows, columns] : [[], []];
-  // without names, cells are as many as can be compared at a glance
+  // without names, a matrix is small enough to compare at a glance
   const largest = big ? clamp(280 / rows.length, 18, 40) : Math.min(32, SMALL / columns.length);
   const free = { right: margin ?? (big ? 4 : 2), below: margin ?? 0 };
   return { big, names, options: { ...free, largest, leastCell: LEAST_CELL } };

@@ -1,6 +1,6 @@
-"""The panels of a lab as data: what the browser and its static picture draw.
+"""A lab's panels as data, for the browser and the static picture.
 
-A panel is a dict that JSON can carry. Numbers are rounded to four digits; None stands for NaN.
+A panel is a JSON-compatible dict. Numbers are rounded to four digits; None stands for NaN.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD_FILLS = [colour.fill for colour in HEAD_COLOURS]
 
 
 def plain(numbers: Any) -> Any:
-    """Return numbers of a tensor, or of lists, as JSON can carry them.
+    """Return the numbers of a tensor or lists in JSON-compatible form.
 
     >>> plain([1 / 3, float("nan")])
     [0.3333, None]
@@ -67,7 +67,7 @@ def matrix(
     note: str = "",
     **extra: Any,
 ) -> Panel:
-    """Describe a matrix; cells with a true number in ``hidden`` are hatched.
+    """Describe a matrix; cells that are true in ``hidden`` are hatched.
 
     Args:
         scale: by default the one that the numbers have, with weights from 0 to 1.
@@ -94,10 +94,10 @@ def lines(
     high: float | None = None,
     doublings: bool = False,
 ) -> Panel:
-    """Describe lines, dicts of name, values and style, over one even x; at is marked.
+    """Describe lines, dicts of name, values and style, over an evenly spaced x; at is marked.
 
     Args: low and high are the ends of y, by default those of the values. With doublings (and both
-        ends) y goes up by factors, as an x of powers of two does.
+        ends), y is logarithmic, to match an x of powers of two.
     """
     series = [{**line, "values": plain(line["values"])} for line in drawn]
     numbers = [value for line in series for value in line["values"] if value is not None]
@@ -120,7 +120,7 @@ def arrow(
     thick: float = 4,
     control: str = "",
 ) -> Panel:
-    """Describe an arrow of a plane; one that is dragged names its control."""
+    """Describe an arrow in a plane; a draggable one names its control."""
     appearance = {"color": color, "style": style, "thick": thick}
     return {"name": name, "of": of, "at": plain(at), "control": control, **appearance}
 
@@ -136,12 +136,12 @@ def arrows(
     note: str = "",
     **extra: Any,
 ) -> Panel:
-    """Describe arrows from 0 in a plane that reaches so far.
+    """Describe arrows from 0 in a plane of this extent.
 
-    Args: hull: of how many tips, the first ones, the hull is shaded, in their order. dots: dicts of
-        name, at, color and tie, the place of the arrow that it belongs to, or None. paths: lists of
-        points, joined by dashed lines. extra: ``size``, small for a circle in the place of the
-        plane; ``group``, the title above all small ones.
+    Args: hull: the number of tips, from the first, whose hull is shaded. dots: dicts of name, at,
+        color and tie, the index of the arrow each belongs to, or None. paths: lists of points,
+        joined by dashed lines. extra: ``size``, small for a circle instead of the plane; ``group``,
+        the title above all small ones.
     """
     drag = "arrows" if any(arrow["control"] for arrow in drawn) else ""
     shapes = {"arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths))}
@@ -151,7 +151,7 @@ def arrows(
 def shares(
     title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = ""
 ) -> Panel:
-    """Describe bars that are cut into parts, one in a row.
+    """Describe bars divided into parts, one per row.
 
     A row is a dict of ``name``, ``numbers`` before the bar, ``parts``, each with a name,
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
@@ -161,5 +161,5 @@ def shares(
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:
-    """Describe a table of words; the first word of each row names the row."""
+    """Describe a table of text; each row's first cell names the row."""
     return _panel("table", title, note, head=list(head), rows=[list(row) for row in rows])

@@ -1,4 +1,4 @@
-"""The lab of lessons 0 and 1: three arrows in the plane, their scores, and what they mix."""
+"""The lab of lessons 0 and 1: three arrows in a plane, their scores and contexts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from mha_course.widgets.labs.panels import HEAD_FILLS, Panel, Panels, arrow, arr
 
 NAMES = "abc"
 TOKENS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)  # (S, 2)
-# how far lengths can be changed, and how far the plane goes
+# the range of lengths, and the extent of the plane
 SHORTEST = 0.2
 LONGEST = 1.5
 REACH = 3.4
-TARGET = 0.8  # the share that a is to give to c
-START = -45  # degrees by which W_Q rotates at the start: else queries would lie on their keys
+TARGET = 0.8  # the weight that a should give to c
+START = -45  # W_Q's initial rotation in degrees, so that queries do not cover their keys
 
 
 class PlaneLab(Lab):
-    """Drag three arrows, and see the scores, the shares and the contexts follow.
+    """Drag three arrows, and see the scores, weights and contexts follow.
 
-    Args: projections: the arrows stay; W_Q and W_K are moved instead, which rotate and stretch them
-        to queries and keys.
+    Args: projections: the arrows stay fixed; instead you move W_Q and W_K, which rotate and stretch
+        them into queries and keys.
     """
 
     _esm = esm("plane_lab.js", folder=HERE)
@@ -58,7 +58,7 @@ class PlaneLab(Lab):
             )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep the arrows in step with the controls, and in the plane."""
+        """Keep the arrows in step with the controls and inside the plane."""
         if self._projections:
             queries = self._rotated("queries", values, moved)
             return {**values, **queries, **self._rotated("keys", values, moved)}
@@ -74,7 +74,7 @@ class PlaneLab(Lab):
     def _rotated(
         self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return a matrix and its arrows; an arrow that was dragged sets its angle and stretch."""
+        """Return a matrix and its arrows; a dragged arrow sets the angle and stretch."""
         angle = values[f"{name}_turn"]
         stretch = values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
@@ -93,7 +93,7 @@ class PlaneLab(Lab):
         return {}
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
-        """Draw the plane, and a row of scores and shares for each token."""
+        """Draw the plane, and a row of scores and weights for each token."""
         sources = ("queries", "keys") if self._projections else ("tokens", "tokens")
         q, k = (torch.tensor(values[name], dtype=torch.float64) for name in sources)
         scores = q @ k.T  # (T, S)
@@ -158,7 +158,7 @@ def rotation(angle: float, stretch: float) -> Tensor:
 
 
 def _matrix_controls(letter: str, name: str, start: int) -> list[Control]:
-    """Return what moves a matrix: its angle, its stretch, and what it makes of the tokens."""
+    """Return a matrix's controls: its angle, its stretch, and the tokens it maps."""
     angle = Control(f"{name}_turn", f"W_{letter} turns by °", "whole", start, low=-180, high=180)
     stretch = Control(
         f"{name}_stretch", f"W_{letter} stretches by", "linear", 1.0, low=SHORTEST, high=LONGEST

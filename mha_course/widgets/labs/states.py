@@ -1,4 +1,4 @@
-"""All states of a lab with few of them, packed for a page that has no kernel to ask."""
+"""All states of a small lab, packed for a page without a kernel."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MOST = 20_000  # states that are drawn in half a minute
 
 
 def are_few(controls: Iterable[Control]) -> bool:
-    """Return whether all values of the controls can be listed, and make so few states."""
+    """Return whether the controls' values can be listed, and give few enough states."""
     sizes = [len(control.values) for control in controls]
     return all(sizes) and prod(sizes) <= MOST
 
 
 def packed(lab: Any, controls: Mapping[str, Control]) -> str:
-    """Draw a lab (Lab) in all its states, and return them as compressed JSON in base64.
+    """Draw a lab in all its states, and return them as compressed JSON in base64.
 
-    ``panels`` are all that differ; a state has its values, and the places of its panels.
-    ``outcomes`` says in which state a move ends that sets other controls too.
+    ``panels`` are all distinct panels; a state has its values, and the indices of its panels.
+    ``outcomes`` gives the final state of a move that also sets other controls.
     """
     start = lab.values
     drawn: dict[str, int] = {}
@@ -42,7 +42,7 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
         panels, text, trouble = None, "", ""
         try:
             panels, text = lab.draw(**lab.values)
-        except Exception as error:  # of a learner's function: shown in place, as with a kernel
+        except Exception as error:  # from a learner's function: shown in place, as with a kernel
             trouble = error_line(error)
         indices = panels and [drawn.setdefault(json.dumps(panel), len(drawn)) for panel in panels]
         states.append([written, indices, text, trouble])

@@ -1,4 +1,4 @@
-"""The static picture of a lab: its panels, drawn by ``plots`` in rows."""
+"""A lab's static picture: its panels in rows, drawn by ``plots``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mha_course.plots.scales import Scale
 from mha_course.widgets.labs.panels import Panel
 
 WIDTH = 11.0  # inches
-LETTER = 0.08  # inches of a letter in a table, at most
+LETTER = 0.08  # largest width of a letter in a table, in inches
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
     "faint": {"color": plots.INK, "alpha": 0.45},
 }
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 DOT: dict[str, Any] = {"markeredgecolor": plots.INK, "markersize": 8, "zorder": 3}
-# how wide a kind is beside others; a table has its own width
+# relative widths of kinds; a table has its own width
 SHARES = {"bars": 1.0, "matrix": 1.5, "lines": 1.3, "arrows": 1.0, "shares": 1.7, "table": 0.0}
 
 
@@ -42,7 +42,7 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     height = 0.4 + sum(heights)
     drawing = plots.new_figure(WIDTH, height)
     drawing.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
-    if not rows:  # what the lab draws was an error from the start
+    if not rows:  # the lab's first drawing failed
         return drawing
     bands = drawing.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for band, row in zip(bands, rows, strict=True):
@@ -61,7 +61,7 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
 
 
 def _inches(row: Sequence[Panel]) -> list[float]:
-    """Return the inches of each panel in a row: what it needs, or its share of the rest."""
+    """Return the width of each panel in a row: what it needs, or its share of the rest."""
     needs = [_ends(panel)[-1] if panel["kind"] == "table" else 0.0 for panel in row]
     weights = [SHARES[panel["kind"]] for panel in row]
     remaining = WIDTH - sum(needs)
@@ -73,7 +73,7 @@ def _height(panel: Panel) -> float:
     if panel.get("size") == "small":
         return 2.0
     if panel["kind"] == "matrix":
-        return 1.9 + 0.25 * len(panel["rows"])  # above are the names of columns, and the title
+        return 1.9 + 0.25 * len(panel["rows"])  # column names and title are above
     lines = len(panel["rows"]) if panel["kind"] == "table" else max(9, len(panel.get("names", ())))
     return 1.2 + 0.24 * lines
 
@@ -81,7 +81,7 @@ def _height(panel: Panel) -> float:
 def _bars(ax: Axes, panel: Panel) -> None:
     values = np.nan_to_num(np.array(panel["values"], float))
     plots.bars(values, [shorten(name, 12) for name in panel["names"]], unit=panel["note"], ax=ax)
-    for n in panel["highlighted"]:  # by place: a word may come twice
+    for n in panel["highlighted"]:  # by position, since a word may occur twice
         ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):
         text = "NaN" if value is None else f"{value:.2f}"
@@ -123,11 +123,11 @@ def _lines(ax: Axes, panel: Panel) -> None:
     elif panel["low"] < 0:
         ax.axhline(0, color=plots.INK, linewidth=0.8)
     ax.set_ylim(panel["low"], panel["high"])
-    ax.legend(frameon=False, fontsize=SMALL)  # anew: it keeps the looks that the lines had
+    ax.legend(frameon=False, fontsize=SMALL)  # redrawn, since a legend keeps the lines' old style
 
 
 def _arrows(ax: Axes, panel: Panel) -> None:
-    """Draw arrows from 0, hollow ones for queries, the hull of their tips, and dots."""
+    """Draw arrows from 0, hollow for queries, the hull of their tips, and dots."""
     drawn = panel["arrows"]
     reach = panel["reach"]
     limit = math.floor(reach)
@@ -202,13 +202,13 @@ def _lines_of(panel: Panel) -> list[list[str]]:
 
 
 def _ends(panel: Panel) -> list[float]:
-    """Return where the columns of a table end, in inches from its left."""
+    """Return where a table's columns end, in inches from the left."""
     letters = [max(map(len, column)) + 2 for column in zip(*_lines_of(panel), strict=True)]
     return [LETTER * end for end in accumulate(letters)]
 
 
 def _table(ax: Axes, panel: Panel) -> None:
-    """Draw lines of words, the first of each at the left and the others below each other's ends."""
+    """Draw lines of words, the first left-aligned and the others right-aligned in columns."""
     ax.axis("off")
     ends, lines = _ends(panel), _lines_of(panel)
     style: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": SMALL}

@@ -1,4 +1,4 @@
-// Tables of words, and of bars that are cut into shares of one whole.
+// Tables of text, and of bars divided into parts of one whole.
 
 import { isolateWord, inkOn, make, setAttributes, short, visible } from "../dom.js";
 import { measuring } from "../matrix.js";
@@ -8,7 +8,7 @@ import { pageFont } from "./matrix.js";
 /** Return the ink for a colour such as #1f6fc4. */
 const inkOf = (color) => inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
 
-// of the width, by bars, and what is kept free of it; as in lab.css
+// fractions of the width for bars and margins, as in lab.css
 const TAKEN = 0.56;
 const FREE = 14;
 const BESIDE = 12; // pixels beside the words of a part

@@ -1,1 +1,1 @@
-"""What a split and a merge do in memory, number by number."""
+"""What split and merge do in memory, number by number."""

@@ -1,4 +1,4 @@
-"""Where every number of a tensor is while its layout changes, and whose number it is."""
+"""Where every number of a tensor is while its layout changes, and which head it belongs to."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", 
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
 TOKENS = {"N", "S", "T"}
 ROLES = dict.fromkeys(TOKENS, "token") | {"H": "head", "B": "batch", "3": "part"}  # by axis
-# Those of heads are too dark for the words in a cell, and too near to those of the axes beside it.
+# Head colours are too dark for the text in a cell, and too close to the axis colours next to it.
 HUES = ["#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646"]
 PLAIN = "#e4e0ee"
 
 Tensor = Argument | Step
-# the token, head, batch and part that a number belongs to, as far as they are known
+# the token, head, batch and part that a number belongs to, if known
 Owner = dict[str, int]
 
 
 class Reading(NamedTuple):
-    """How a tensor reads a strip of memory: the place of each element, and the number there."""
+    """How a tensor reads a strip of memory: each element's position, and the number there."""
 
     tensor: Tensor
     strip: int
@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def chains(trace: Trace) -> list[list[Tensor]]:
-    """Return each tensor whose layout changes with the steps that do it, a list for each end."""
+    """Return each tensor whose layout changes, with its steps, one list for each end."""
     tensors: dict[int | str, Tensor] = {argument.name: argument for argument in trace.arguments}
     tensors |= {step.index: step for step in trace.steps}
     before: dict[int | str, int | str] = {
@@ -61,7 +61,7 @@ def chains(trace: Trace) -> list[list[Tensor]]:
 
 
 def choose(trace: Trace) -> list[Tensor]:
-    """Return the first chain with a reshape, or the first of all, if it can be drawn."""
+    """Return the first chain with a reshape, or else the first, if it can be drawn."""
     every = chains(trace)
     rule = "the trace must have a step that changes the layout of a tensor"
     expected = "view, reshape, transpose, permute …"
@@ -89,13 +89,13 @@ def written(axes: Sequence[str], shape: Sequence[int]) -> str:
 
 
 def _places(tensor: Tensor) -> list[int]:
-    """Return the place in memory of every element, read row by row."""
+    """Return every element's position in memory, in row order."""
     indices = product(*map(range, tensor.shape))
     return [tensor.offset + sum(map(mul, index, tensor.strides)) for index in indices]
 
 
 def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[Reading]]:
-    """Return the strips of memory, each number by its first place, and how tensors read them."""
+    """Return strips of memory, numbers labelled by first position, and how tensors read them."""
     start = _places(chain[0])
     strips = [{place: place for place in sorted(start)}]
     readings = [Reading(chain[0], 0, start, start)]
@@ -104,7 +104,7 @@ def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[Reading]]:
         if getattr(tensor, "storage", "") == "copy":
             strips.append(dict(sorted(zip(places, readings[-1].ids, strict=True))))
         if not strips[-1].keys() >= set(places):
-            break  # it reaches beyond what is drawn
+            break  # it extends beyond the drawing
         ids = [strips[-1][place] for place in places]
         readings.append(Reading(tensor, len(strips) - 1, places, ids))
     return strips, readings
@@ -133,20 +133,20 @@ def _factors(
 def owners_by_axes(
     axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]
 ) -> list[Owner]:
-    """Return whose numbers the elements are if the axes are what they are called."""
+    """Return each element's owner if the axes are named correctly."""
     factors = _factors(axes, shape, sizes)
-    # in this order T comes after S, and counts where both are there
+    # T comes after S, and wins if both are present
     named = sorted((name, at) for at, (name, _) in enumerate(factors) if name in ROLES)
     indices = product(*(range(length) for _, length in factors))
     return [{ROLES[name]: index[at] for name, at in named} for index in indices]
 
 
 def owners_by_number(readings: list[Reading], sizes: dict[str, int]) -> dict[int, Owner]:
-    """Return the owner of each number, by the first tensor that names tokens and heads."""
+    """Return each number's owner, from the first tensor that names tokens and heads."""
     owners: dict[int, Owner] = {}
     for tensor, _, _, ids in readings:
         mixed = "?" in tensor.axes or bool(getattr(tensor, "warning", None))
-        distinct = len(set(ids)) == len(ids)  # not where heads share their numbers
+        distinct = len(set(ids)) == len(ids)  # not if heads share their numbers
         named = not mixed and distinct and "H" in tensor.axes and not TOKENS.isdisjoint(tensor.axes)
         if named or not owners:
             by_axes = owners_by_axes(tensor.axes, tensor.shape, sizes)
@@ -159,7 +159,7 @@ def owners_by_number(readings: list[Reading], sizes: dict[str, int]) -> dict[int
 def assumed_axes(
     tensor: Tensor, named: list[Tensor], start: Tensor, sizes: dict[str, int]
 ) -> tuple[str, ...]:
-    """Return what a reader takes mixed axes for, which have no name."""
+    """Return what a reader would take unnamed, mixed axes for."""
     pairs = list(zip(tensor.axes, tensor.shape, strict=True))
     if "?" not in tensor.axes:
         width = sizes.get("C")
@@ -177,7 +177,7 @@ def assumed_axes(
 
 
 def fill(owner: Owner, tokens: int) -> str:
-    """Return a colour: a hue for each head, paler for first tokens; without heads for tokens."""
+    """Return a colour: a hue for each head, or else for each token; paler for first tokens."""
     if "head" not in owner:
         return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
     strength = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens

@@ -1,4 +1,4 @@
-// One trace: its steps, its strips of memory, and the tensor as it is read from one of them.
+// One trace: its steps, its strips of memory, and the tensor read from one of them.
 
 import { make, makeButton } from "../dom.js";
 import { fade, fly, spotOf, still } from "../player.js";

@@ -1,4 +1,4 @@
-// A strip of memory, and the tensor as it is read from one of them. A view moves labels, a copy writes a second strip.
+// Strips of memory, and the tensor read from one of them. A view moves labels, a copy writes a second strip.
 
 import { make } from "../dom.js";
 import { inView } from "../in_view.js";
@@ -6,7 +6,7 @@ import { makePlayer } from "../player.js";
 import { Lane } from "./lane.js";
 
 /**
- * @typedef {object} Cell A number, and whose it is, as far as that is known.
+ * @typedef {object} Cell A number and its owner, if known.
  * @property {string} fill The colour of its head and token.
  * @property {string} tag Its token and head.
  * @property {string} owner The same, with the sentence where there are several.
@@ -19,9 +19,9 @@ import { Lane } from "./lane.js";
  * @property {string} call
  * @property {string} line The line of code.
  * @property {"start" | "view" | "copy" | "same"} storage
- * @property {string} sentence What became of memory and strides.
+ * @property {string} sentence What happened to memory and strides.
  * @property {string} warning What is certainly wrong, or nothing.
- * @property {string[]} axes What a reader takes them for, where they are mixed.
+ * @property {string[]} axes What a reader would take them for, if they are mixed.
  * @property {string[]} colors
  * @property {number[]} shape
  * @property {number[]} strides
@@ -29,14 +29,14 @@ import { Lane } from "./lane.js";
  * @property {number[]} places In memory, of each element.
  * @property {number[]} ids The numbers there, by their places in the first strip.
  * @property {number[]} odd The elements that are not what their axes say.
- * @property {string} mixing What came together, or nothing.
+ * @property {string} mixing What was mixed, or nothing.
  *
  * @typedef {object} LaneData One trace.
  * @property {Object<string, Cell>} cells By the number's place in the first strip.
  * @property {[number, number][][]} strips Of each strip, the places and the numbers there.
  * @property {Frame[]} frames
  *
- * @typedef {{ lanes: LaneData[], last: number }} LayoutOptions What the player is drawn from; `last` is its last step.
+ * @typedef {{ lanes: LaneData[], last: number }} LayoutOptions The player's data; `last` is its last step.
  */
 
 /** Say what numbers, letters and colours of the cells mean. */

@@ -1,4 +1,4 @@
-"""The split and the merge of heads as cells that move over strips of memory."""
+"""Splitting and merging heads, as cells that move over strips of memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HERE = Path(__file__).parent
 
 
 class LayoutPlayer(Player):
-    """Follow a tensor through view, reshape, transpose and contiguous, with the place of every
-    number in memory.
+    """Follow a tensor through view, reshape, transpose and contiguous, with every number's position
+    in memory.
 
-    Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a
-        second trace, such as the wrong view, that plays along.
+    Args: trace has the steps, of which the first that reshape a tensor are played; beside is a
+        second trace, such as the wrong view, played alongside.
     Raises: ShapeError if no step changes the layout, or if more than 512 numbers move.
 
     >>> import torch
@@ -64,7 +64,7 @@ def _lane(
     strips, readings = cells.replay(chain)
     owners = cells.owners_by_number(readings, sizes)
     frames: list[dict[str, Any]] = []
-    mixed = False  # from the first step on that mixes
+    mixed = False  # from the first step that mixes
     for number, (tensor, strip, places, ids) in enumerate(readings):
         axes = cells.assumed_axes(tensor, named, chain[0], sizes)
         mixed = mixed or axes != tensor.axes or bool(getattr(tensor, "warning", None))
@@ -94,7 +94,7 @@ def _cells(owners: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
 def _odd(
     owners: list[cells.Owner], meant: list[cells.Owner], axes: tuple[str, ...]
 ) -> tuple[list[int], str]:
-    """Return the elements that are not what their axes say, and what was mixed, in words."""
+    """Return the elements that are not what their axes say, and a description of what was mixed."""
     pairs = list(zip(owners, meant, strict=True))
     odd = [
         i
@@ -105,7 +105,7 @@ def _odd(
         return [], ""
 
     def most(kind: str, holder: str) -> int:
-        """Count the heads, tokens or sentences that came together under one index, at most."""
+        """Count how many heads, tokens or sentences at most share one index."""
         groups: dict[int, set[int]] = {}
         for owner, place in pairs:
             groups.setdefault(place.get(holder, 0), set()).add(owner.get(kind, 0))
@@ -164,7 +164,7 @@ def _became(step: Step, before: cells.Tensor) -> str:
 
 
 def _call(trace: Trace, step: Step) -> str:
-    """Return a call as its line has it, or with its shape if the line is ambiguous."""
+    """Return a call as in its line, or with its shape if the line is ambiguous."""
     inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
     calls = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
     place = (step.source, step.lineno, step.op)
@@ -175,7 +175,7 @@ def _call(trace: Trace, step: Step) -> str:
 
 
 def _summary(lane: dict[str, Any]) -> str:
-    """Say which steps a lane takes, and what they do to memory and to the heads."""
+    """Describe a lane's steps, and what they do to memory and to the heads."""
     _, *steps = lane["frames"]
     copies = sum(frame["storage"] == "copy" for frame in steps)
     strips = f"{copies + 1} strips of memory, {copies} {'copy' if copies == 1 else 'copies'}"
@@ -186,7 +186,7 @@ def _summary(lane: dict[str, Any]) -> str:
 
 
 def _tables(lanes: list[dict[str, Any]]) -> str:
-    """Return every reading as a table; what the second lane begins with alike comes once."""
+    """Return every reading as a table; the lanes' common start appears once."""
     blocks = []
     for lane, place in zip(lanes, ("", "Beside it: "), strict=False):
         for number, frame in enumerate(lane["frames"], start=1):
@@ -223,7 +223,7 @@ def _index(axis: str, i: int) -> str:
 
 
 def _td(lane: dict[str, Any], frame: dict[str, Any], i: int) -> str:
-    """Return a cell: its place, its owner, and a mark where that is not what the axes say."""
+    """Return a cell: its position, its owner, and a mark if that is not what the axes say."""
     cell = lane["cells"][str(frame["ids"][i])]
     style = f"background:{cell['fill']};color:{INK};text-align:center"
     mark = " ⚠" if i in frame["odd"] else ""

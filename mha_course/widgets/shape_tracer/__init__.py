@@ -1,1 +1,1 @@
-"""Step through a trace: shapes, names of axes, memory."""
+"""Step through a trace: shapes, axis names, memory."""

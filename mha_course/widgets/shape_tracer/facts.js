@@ -1,4 +1,4 @@
-// What is said below the tensors of a step: warnings, and in a fold what it is in memory.
+// Text below a step's tensors: warnings, and in a fold its memory.
 
 import { make } from "../dom.js";
 

@@ -1,4 +1,4 @@
-// The tensors that a step reads, and the one that it makes.
+// The tensors that a step reads, and the one it makes.
 
 import { make, makeButton, product, short, svg } from "../dom.js";
 import { label, tensor } from "./tensor.js";

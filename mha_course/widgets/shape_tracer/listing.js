@@ -1,4 +1,4 @@
-// Shows the code that a step comes from, its line marked.
+// Shows a step's code, with its line marked.
 
 import { make } from "../dom.js";
 

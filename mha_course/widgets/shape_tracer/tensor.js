@@ -1,4 +1,4 @@
-// Draws a tensor: the last two axes span a sheet of cells, earlier axes repeat it, by turns to the right and downwards.
+// Draws a tensor: the last two axes span a sheet of cells, earlier axes repeat it, alternately right and down.
 
 /** @typedef {[string[], number[], string[][]]} Form The names of the axes, their sizes, and the colours of each. */
 
@@ -97,7 +97,7 @@ function grid({ sheet: [width, height], sheets }, columns, rows) {
 }
 
 /**
- * Where the axes are named: the last two along the sheet, earlier ones along its copies. An edge begins at `from` and is
+ * Where axis names go: the last two along the sheet, earlier ones along its copies. An edge begins at `from` and is
  * drawn in `parts`, each with its start and its length.
  */
 function edgesOf({ sheet: [width, height], runs, extent: [across, down] }, count) {

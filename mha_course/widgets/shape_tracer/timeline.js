@@ -1,4 +1,4 @@
-// All steps in a row, in groups by their stage.
+// All steps in a row, grouped by stage.
 
 import { make, makeButton, short } from "../dom.js";
 import { makeMark } from "./facts.js";

@@ -24,7 +24,7 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
  * @property {string} op
  * @property {string | null} name Of the variable.
  * @property {string} stage
- * @property {string} line The code that made it, its number, and which of the sources it stands in.
+ * @property {string} line The code that made it, its number, and the source it is in.
  * @property {number} lineno
  * @property {number | null} source
  * @property {[number | string, import("./tensor.js").Form][]} inputs Each the number of its step, or a name.
@@ -36,7 +36,7 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
  * @property {number} bytes
  * @property {number} flops
  * @property {number} hidden_copies
- * @property {string | null} warning "id: what happened", as the question is.
+ * @property {string | null} warning "id: what happened", like the question.
  * @property {string | null} question
  * @property {string | null} note
  */

@@ -1,4 +1,4 @@
-"""Step through a trace: code on one side, the tensors that it reads and makes on the other."""
+"""Step through a trace: code on one side, the tensors it reads and makes on the other."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TEXTS = ("op", "name", "stage", "line", "warning", "question", "note")
 class ShapeTracer(Player):
     """Show a trace one step at a time: code, tensors, memory, and what went wrong.
 
-    It opens at the first warning, else at the first question, else at the first step.
+    It opens at the first warning, else the first question, else the first step.
 
-    Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it
-        raised.
+    Args: trace is the result of ``mha_course.tracing.trace``, or the attribute ``trace`` of its
+        exception.
     """
 
     _esm = esm("widget.js", folder=HERE)
@@ -42,7 +42,7 @@ class ShapeTracer(Player):
 
 
 def sentence(trace: Trace) -> str:
-    """Say how many steps lead from what to what, and what happened to the memory."""
+    """Summarise the steps, and what happened to memory."""
     if not trace.steps:
         return f"{trace.summary()}."
     number, _, memory = trace.summary().partition(": ")
@@ -76,14 +76,14 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
-    """Return names and sizes of axes, and colours; a product has those of its factors."""
+    """Return axis names, sizes and colours; a product has those of its factors."""
     factors = [axis.split("*") for axis in axes]
     colors = [["#ffffff"] if names == ["1"] else list(map(axis_colour, names)) for names in factors]
     return [list(axes), list(sizes), colors]
 
 
 def _source(source: Source) -> dict[str, Any]:
-    """Return a piece of code, moved to the left margin."""
+    """Return a piece of code without its indentation."""
     code = textwrap.dedent("\n".join(source.lines)).expandtabs()
     lines = map(visible, code.split("\n"))
     return {"name": visible(source.name), "first": source.first, "code": "\n".join(lines)}

@@ -3,9 +3,9 @@
 ``widget.py`` sends the numbers of one pass, and ``plan.py`` where everything goes; ``static.py``
 draws the same plan without a browser. ``watch.py`` finds the numbers in a learner's function.
 
-In the browser, ``widget.js`` hears keys and pointer, and is played by the frame that all players
-share: a stage, and the fraction of its motion that is done. ``stages.js`` says what a stage shows.
-``picture.js`` draws in SVG what stands still, with the word that is followed (``follow.js``) and
-what a number is made of (``numbers.js``, ``bars.js``). ``motion.js`` draws on a canvas over it what
-moves, with the tools of ``brush.js``.
+In the browser, ``widget.js`` handles keys and pointer; the frame that all players share drives it
+with a stage and the fraction of its motion that is done. ``stages.js`` says what a stage shows.
+``picture.js`` draws the still parts in SVG, with the followed word (``follow.js``) and how a number
+is computed (``numbers.js``, ``bars.js``). ``motion.js`` draws the moving parts on a canvas over it,
+with the tools of ``brush.js``.
 """

@@ -1,4 +1,4 @@
-// What a number is made of, as bars below the matrices.
+// How a number is computed, as bars below the matrices.
 
 import { number, svg } from "../../../widgets/dom.js";
 import { rgbOf, shade } from "../../../widgets/matrix.js";
@@ -11,7 +11,7 @@ const LEAST_ROOM = 300; // where there is less, the readout alone says it
 /** Write a colour (alpha, blue, green, red) as style sheets do. */
 export const cssOf = (colour) => `rgb(${rgbOf(colour).join(" ")} / ${(colour >>> 24) / 255})`;
 
-/** Return where the bars of these parts stand, and y of 0: from the lowest to the highest they are `tall`. */
+/** Return the positions of these parts' bars, and y of 0; from lowest to highest they are `tall`. */
 export function barsOf(parts, { left, room, top, tall }) {
   const values = parts.map(({ value }) => value);
   const [high, low] = [Math.max(0, ...values), Math.min(0, ...values)];

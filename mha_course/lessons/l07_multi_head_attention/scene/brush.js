@@ -49,12 +49,12 @@ export class Brush {
     return this.signed(this.steps.most[name]);
   }
 
-  /** Return the colours of numbers up to this size, as the page's theme has them. */
+  /** Return the colours of numbers up to this size, in the page's theme. */
   signed(most) {
     return { low: -most, high: most, palette: this.palettes.signed };
   }
 
-  /** Return one head's part of a matrix as a picture, a row a word. */
+  /** Return one head's part of a matrix as a picture, with one row per word. */
   sheet(name, head) {
     const key = `${name} ${head}`;
     if (!this.sheets.has(key)) {
@@ -66,7 +66,7 @@ export class Brush {
     return this.sheets.get(key);
   }
 
-  /** Draw with less than full colour. */
+  /** Draw with reduced opacity. */
   faintly(alpha, draw) {
     if (alpha <= 0) return;
     const before = this.pen.globalAlpha;
@@ -95,7 +95,7 @@ export class Brush {
     pen.restore();
   }
 
-  /** Draw the row of a word, over all heads side by side where the matrix has heads. */
+  /** Draw a word's row, across all heads if the matrix has heads. */
   row(name, row, { x, y, w, h }) {
     const heads = name === "x" || name === "out" ? 1 : this.steps.H;
     for (let head = 0; head < heads; head++)

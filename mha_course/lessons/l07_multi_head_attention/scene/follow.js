@@ -6,13 +6,13 @@ import { boxOf, indices } from "./layout.js";
 import { line, outline, rect } from "./shapes.js";
 import { isMade, visibilityOf } from "./stages.js";
 
-/** Return how visible a thing is that belongs to several parts: as the palest of them. */
+/** Return the visibility of something that belongs to several parts: that of the palest. */
 const palest =
   (...names) =>
   (stage) =>
     Math.min(...names.map((name) => visibilityOf(name, stage)));
 
-/** Return how visible a thing is that is there only with a part. */
+/** Return the visibility of something that appears only with a part. */
 const onceMade = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage) : 0);
 
 /** Return the lines from q to every key, and from the weights to the values. */

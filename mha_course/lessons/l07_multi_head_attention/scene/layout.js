@@ -1,4 +1,4 @@
-// Where the parts of heads stand: together in one block, or one head unfolded between the others, or on the way there.
+// Where the heads' parts are: in one block, or with one head unfolded between the others, or on the way there.
 
 import { clamp } from "../../../widgets/dom.js";
 
@@ -9,13 +9,13 @@ export const mix = (from, to, share) => from + (to - from) * share;
 export const mixBox = (from, to, share) =>
   Object.fromEntries(["x", "y", "w", "h"].map((key) => [key, mix(from[key], to[key], share)]));
 
-/** Return how far a motion is that begins and ends at these fractions of its stage, slow at both ends. */
+/** Return the progress of a motion between these fractions of its stage, slow at both ends. */
 export function ease(fraction, begin, end) {
   const t = clamp((fraction - begin) / (end - begin), 0, 1);
   return t * t * (3 - 2 * t);
 }
 
-/** Return where a head's part of a matrix stands while one head is followed; a matrix without parts is everybody's. */
+/** Return the box of a head's part of a matrix while one head is followed; a matrix without parts is shared. */
 export function boxOf(part, head, followed, unfolded = 1) {
   const band = part.bands > 1 ? head : 0;
   const box = part.boxes[followed][band];

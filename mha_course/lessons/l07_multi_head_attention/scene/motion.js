@@ -1,5 +1,5 @@
-// What a stage does, as motion: each picture follows from the fraction of the stage that is done, and from nothing else.
-// Every number that is written is a number of this pass.
+// What a stage does, as motion: each picture depends only on the fraction of the stage that is done.
+// Every number shown comes from this pass.
 
 import { clamp, number, svg } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
@@ -21,7 +21,7 @@ export class Motion {
     this.brush = brush;
   }
 
-  /** Draw the motion of a stage, of which a fraction is done. */
+  /** Draw the motion of a stage at a fraction of it. */
   draw({ stage, fraction, row, head, best }) {
     const { steps } = this.brush;
     this.brush.clear();
@@ -36,18 +36,18 @@ export class Motion {
     move.call(this, fraction);
   }
 
-  /** Return where one head's row of a matrix stands when the stage is over; without a head the row of all of them. */
+  /** Return the final box of one head's row of a matrix; without a head, that of all heads. */
   place(name, row, head) {
     const part = this.parts[name];
     return rowOf(part, head === undefined ? part : this.box(name, head), row);
   }
 
-  /** Return where one head's part of a matrix stands when the stage is over. */
+  /** Return the final box of one head's part of a matrix. */
   box(name, head) {
     return boxOf(this.parts[name], head, this.head, Number(isUnfolded(name, this.stage)));
   }
 
-  /** Show the rows of a matrix one after the other, between two fractions; without a head those of all heads. */
+  /** Show the rows of a matrix one after another, between two fractions; without a head, those of all heads. */
   fill(name, fraction, begin, end, heads = [this.head]) {
     const step = (end - begin) / this.S;
     for (const head of heads)
@@ -72,7 +72,7 @@ export class Motion {
     }
   }
 
-  /** A row of x goes to q, k and v, and becomes theirs on the way: that of k stands up. */
+  /** A row of x goes to q, k and v, and becomes theirs on the way; k's turns upright. */
   projection(fraction) {
     for (let i = 0; i < this.S; i++) {
       const begin = 0.04 + (0.56 * i) / this.S;
@@ -102,7 +102,7 @@ export class Motion {
     brush.pen.restore();
   }
 
-  /** q, k and v are cut; the head that is followed unfolds, the others fold. */
+  /** q, k and v are split; the followed head unfolds, the others fold. */
   head_splitting(fraction) {
     const { brush } = this;
     const [cut, unfolded] = [ease(fraction, 0.04, 0.25), ease(fraction, 0.3, 1)];
@@ -115,7 +115,7 @@ export class Motion {
     }
   }
 
-  /** Draw all heads of a matrix, the one that is followed so far unfolded, the others so pale; return their boxes. */
+  /** Draw all heads of a matrix, the followed one unfolded this far, the others this pale; return their boxes. */
   heads(name, colour, unfolded, pale) {
     const part = this.parts[name];
     const boxes = indices(this.H).map((head) => boxOf(part, head, this.head, unfolded));
@@ -138,7 +138,7 @@ export class Motion {
     this.fill("scores", fraction, 0.84, 1);
   }
 
-  /** Return where a number stands in the matrix of the head that is followed, in its row without another. */
+  /** Return the position of a number in the followed head's matrix, by default in the followed row. */
   cell(name, column, row = this.row) {
     return cellOf(this.parts[name], this.box(name, this.head), row, column);
   }
@@ -198,7 +198,7 @@ export class Motion {
       const masked = this.value("masked_scores", head, row, j);
       const scaled = Number.isFinite(masked) ? masked : score / Math.sqrt(this.D);
       const middle = x + w / 2 + shift;
-      // What is hidden stops at the mask, and what is not known to go on at the division.
+      // Hidden scores stop at the mask, and unknown ones at the division.
       const end = masked === -Infinity ? door : Number.isNaN(masked) ? divide : this.plan.width;
       const [at, alpha] = [Math.min(middle, end - 3), 1 - ease(middle, end - 8, end)];
       const smaller = ease(middle, divide - 6, divide + 10);
@@ -212,14 +212,14 @@ export class Motion {
     this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, accent); // it is shut
   }
 
-  /** Return the size of the largest score of the row that is followed. */
+  /** Return the size of the followed row's largest score. */
   largestScore() {
     const { S, head, row } = this;
     const sizes = indices(S).map((j) => Math.abs(this.value("scores", head, row, j)));
     return Math.max(...sizes.filter(Number.isFinite), 0) || 1;
   }
 
-  /** Draw numbers as bars on the row that is followed, up where there is room, with the largest written. */
+  /** Draw numbers as bars on the followed row, as tall as fits, with the largest written. */
   bars(bars, most) {
     const { brush, row, S, key } = this;
     const { y, h } = this.place("scores", row);
@@ -240,7 +240,7 @@ export class Motion {
     }
   }
 
-  /** Bars of scores become bars of exp, then shares of the row's sum, then weights. */
+  /** Bars of scores become bars of exp, then fractions of the row's sum, then weights. */
   softmax(fraction) {
     const { brush, S, head, row } = this;
     const [power, normalised] = [ease(fraction, 0.06, 0.3), ease(fraction, 0.4, 0.62)];
@@ -275,7 +275,7 @@ export class Motion {
     this.brush.write(words, x + w, up ? y - TALL - 12 : y + TALL + 24, "ink", "right");
   }
 
-  /** The rows of v shrink to their share, and pour together into the context. */
+  /** The rows of v shrink by their weights, and add up to the context. */
   weighted_sum(fraction) {
     const { brush, S, D, H, head, row } = this;
     const shrinks = ease(fraction, 0.05, 0.3);

@@ -1,4 +1,4 @@
-// What Python sent, as numbers, and what each number is made of. Nothing here draws.
+// The numbers Python sent, and how each one is computed. Nothing here draws.
 
 import { isolateWord, bytesOf, number } from "../../../widgets/dom.js";
 import { indices } from "./layout.js";
@@ -12,10 +12,10 @@ const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: wit
  * @property {number} D
  * @property {string[]} tokens
  * @property {string[]} words The same before repeated ones were numbered.
- * @property {object} plan Where everything stands, as plan.py lays it out.
+ * @property {object} plan The layout, from plan.py.
  * @property {boolean} masked Whether a mask hides anything.
  * @property {string} source The line that says whose numbers they are.
- * @property {string[]} yours The stages that the learner's function made.
+ * @property {string[]} yours The stages that the learner's function computed.
  * @property {Object<string, DataView>} arrays float32, by the name of the stage.
  */
 
@@ -123,7 +123,7 @@ export function lookInside(steps, cell) {
   return { parts: [], note: "", total, ...explain(steps, cell, total) };
 }
 
-/** Return the key that a row looks at most, and its weight; null where it sees none. */
+/** Return the key with a row's largest weight, and the weight; null if it sees none. */
 export function strongest(steps, head, row) {
   const weights = indices(steps.S).map((j) => steps.value("weights", head, row, j));
   const column = weights.indexOf(Math.max(...weights));

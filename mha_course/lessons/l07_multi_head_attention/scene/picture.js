@@ -1,5 +1,5 @@
-// Draws the scene as SVG: what the plan of Python says, matrices as images, and the word that is followed. What changes
-// with the stage, the word and the head is how visible things are, and where bands stand. What moves is no part of it.
+// Draws the scene as SVG: Python's plan, matrices as images, and the followed word. What changes
+// with the stage, the word and the head is how visible things are, and where bands are. Motion is drawn elsewhere.
 
 import { clamp, svg } from "../../../widgets/dom.js";
 import { insideParts } from "./bars.js";
@@ -38,7 +38,7 @@ export class Picture {
     this.svg.append(this.pointed, this.inside);
   }
 
-  /** Add a thing that is seen with a part of the picture; what is some head's may be pale where others are followed. */
+  /** Add an item that appears with a part of the picture; a head's items may be pale while others are followed. */
   add(node, shows, own, others, contents) {
     const dimmed = (stage) =>
       own === undefined || own === this.head ? 1 : (others ?? stageAt(stage).others ?? 1);
@@ -122,7 +122,7 @@ export class Picture {
     }
   }
 
-  /** Show what is followed, at a fraction of a stage, and a cell with what it is made of. */
+  /** Show what is followed, at a fraction of a stage, and a cell with its computation. */
   show(view, cell, inside) {
     const { stage, fraction, row, head } = view;
     const { lines = 0, bars = 0 } = stageAt(stage);
@@ -141,7 +141,7 @@ export class Picture {
     this.explained = explained;
   }
 
-  /** Light the word that is followed, and let the head that is followed unfold. */
+  /** Highlight the followed word, and unfold the followed head. */
   follow({ row, head, best }) {
     this.svg.classList.toggle("unfolds", this.head !== undefined && this.head !== head);
     this.head = head;

@@ -1,9 +1,7 @@
-"""Where everything goes in the picture of one whole pass: for its static figure, and for the
-widget that draws it.
+"""The layout of the picture of one whole pass, for its static figure and for the widget.
 
-q, at the left of the scores, and kᵀ above them make the scores; the weights and v below the context
-make the context; so the row of a word goes straight through the picture. All sizes are pixels, and
-y goes down.
+The scores have q on their left and kᵀ above; the context has the weights on its left and v below;
+so a word's row goes straight through the picture. Sizes are in pixels, and y goes down.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ BOTTOM = TOP + SIDE
 MIDDLE = TOP + SIDE / 2
 LEFT = 76  # of x, behind the words
 WIDE = 52  # x and out, which have no heads
-BANDS = 123  # q, kᵀ, v and context: the head that is followed takes what the others leave
+BANDS = 123  # q, kᵀ, v and context: the followed head gets the space the others leave
 VALUES = 98  # height of v
 FOLDED = 6  # each of the other heads
 GAP = 3
@@ -40,15 +38,15 @@ class ScenePlan:
     """The picture as data: matrices (parts), small maps (heads), lines (strokes), texts, bars of
     colours (ramps).
 
-    What ``shows`` names is the stage with which a thing is seen; ``head`` is whose it is. A stroke
-    without a width is filled. A text that comes ``after`` another one begins at its end.
+    ``shows`` is the stage at which an item appears; ``head`` is the head it belongs to. A stroke
+    without a width is filled. A text ``after`` another begins where that one ends.
 
     Args:
         tokens: S words.
-        H, D: how many heads, and how many numbers each has.
-        x: whether there is an x to draw.
-        masked: whether something is hidden.
-        yours: the stages that a learner's function made, if it did not make all.
+        H, D: the number of heads, and their width.
+        x: whether to draw x.
+        masked: whether any key is hidden.
+        yours: the stages that a learner's function computed, if not all.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class ScenePlan:
         self.ramps = self._ramps()
 
     def message(self) -> dict[str, Any]:
-        """Return the plan as dicts and lists, for the browser."""
+        """Return the plan as dicts and lists for the browser."""
         size = {"width": WIDTH, "height": HEIGHT, "top": TOP, "side": SIDE, "left": LEFT}
         bars = {"top": LOW + 20, "tall": 32}  # what a number is made of
         strokes = [{**stroke, "path": _svg(stroke["path"])} for stroke in self.strokes]
@@ -169,8 +167,8 @@ class ScenePlan:
             self._write(name, 0, y + 3, shows, color=color, bold=True, after=True)
 
     def _scaling(self, names: Sequence[str]) -> None:
-        """Draw the paths of rows from scores to weights: made smaller, through the mask's
-        door, to softmax.
+        """Draw the paths of rows from scores to weights: scaled, through the mask's door, to
+        softmax.
         """
         left = self.parts["scores"]["x"] + SIDE + 4
         right = self.parts["weights"]["x"] - 5
@@ -189,7 +187,7 @@ class ScenePlan:
             self._write(name, x - 2, high, "scaling")
 
     def _residual(self) -> None:
-        """Draw x on its path around, to be added to out."""
+        """Draw the residual path, on which x is added to out."""
         end = self.parts["out"]["x"] + WIDE
         centre = LEFT + WIDE / 2
         x = end + 18
@@ -205,7 +203,7 @@ class ScenePlan:
         self._write("x is added", centre + 12, AROUND + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
-        """Name a matrix and its shape, where there is room; kᵀ and v at their left."""
+        """Label a matrix with its name and shape if there is room; kᵀ and v on their left."""
         bold = {"color": name if name in STREAMS else "ink", "bold": True, "size": 13}
         if name in ("k", "v"):
             x = part["x"] - 12
@@ -245,12 +243,12 @@ class ScenePlan:
 
 
 def triangle(*corners: Point) -> Path:
-    """Return the path around three corners."""
+    """Return the path of a triangle."""
     return Path([*corners, corners[0]], closed=True)
 
 
 def curve(points: Sequence[Point]) -> Path:
-    """Return a curve through every third point, with two handles before each."""
+    """Return a Bézier curve through every third point, with two handles before each."""
     return Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
 
 
@@ -264,8 +262,8 @@ def _svg(path: Path) -> str:
 
 
 def _boxes(part: Part, followed: int | None = None) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix is, and its rows and columns: one head
-    unfolded between the others, or all alike in one block.
+    """Return the box of each head's part of a matrix, and its rows and columns: one head enlarged
+    between the others, or all alike in one block.
     """
     bands = part["bands"]
     start, length, count = ("y", "h", "rows") if part.get("transposed") else ("x", "w", "columns")

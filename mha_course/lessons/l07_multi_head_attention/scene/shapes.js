@@ -4,14 +4,14 @@ import { make, svg } from "../../../widgets/dom.js";
 import { paintCells } from "../../../widgets/matrix.js";
 import { indices } from "./layout.js";
 
-/** Return a matrix whose numbers are asked for, cell by cell. */
+/** Return a matrix whose numbers are read cell by cell. */
 export const cellsOf = (rows, columns, valueAt) => ({
   values: indices(rows * columns).map((i) => valueAt(Math.floor(i / columns), i % columns)),
   rows,
   columns,
 });
 
-/** Return a canvas with a pixel a cell. */
+/** Return a canvas with one pixel per cell. */
 export function painted(cells, colours) {
   const canvas = make("canvas");
   paintCells(canvas, cells, colours);
@@ -28,7 +28,7 @@ export const imageOf = (canvas, { x, y, w, h }, attributes = {}) =>
 export const rect = (name, { x, y, w, h }, attributes = {}) =>
   svg("rect", { class: name, x, y, width: w, height: h, ...attributes });
 
-/** Return a line of a colour, or a filled shape where it has no width. */
+/** Return a coloured line, or a filled shape if it has no width. */
 export const line = (d, width, name = "accent") =>
   svg("path", { class: `${width ? "stroke" : "fill"} ${name}`, d, "stroke-width": width });
 

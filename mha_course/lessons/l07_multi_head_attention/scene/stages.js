@@ -1,4 +1,4 @@
-// The stages of the scene: what each highlights, how heads stand in it, and its sentence. Nothing here draws.
+// The stages of the scene: what each highlights, how it arranges heads, and its sentence. Nothing here draws.
 
 import { number } from "../../../widgets/dom.js";
 import { strongest } from "./numbers.js";
@@ -8,8 +8,8 @@ import { strongest } from "./numbers.js";
  * @property {string} name
  * @property {string[]} [highlights] The parts of the picture that it shows in full; all without it.
  * @property {?string} looksInto The matrix whose numbers are explained first.
- * @property {boolean} [split] Whether q, k and v stand cut into heads.
- * @property {boolean} [together] Whether the contexts of the heads stand side by side.
+ * @property {boolean} [split] Whether q, k and v are split into heads.
+ * @property {boolean} [together] Whether the heads' contexts are side by side.
  * @property {number} [others] How visible the other heads are.
  * @property {number} [seconds] How long its motion takes while it plays.
  * @property {string[]} [makes] The parts that come into being in its motion.
@@ -153,13 +153,13 @@ export function visibilityOf(name, stage) {
   return parts.some((part) => highlights.includes(part)) ? 1 : FAINT;
 }
 
-/** Return whether a part of the picture is there at a stage, of whose motion a fraction is done. */
+/** Return whether a part of the picture is visible at a fraction of a stage's motion. */
 export function isMade(name, stage, fraction = 1) {
   const at = STAGES.findIndex(({ makes = [] }) => makes.includes(name));
   return stage < 0 || at < stage || (at === stage && fraction === 1);
 }
 
-/** Return whether the heads of a part stand apart at a stage, with one of them unfolded. */
+/** Return whether a part's heads are separate at a stage, with one of them unfolded. */
 export function isUnfolded(name, stage) {
   const { split, together } = stageAt(stage);
   return name === "context" ? !together : Boolean(split);

@@ -1,4 +1,4 @@
-"""One pass through multi-head attention, every matrix where it takes part in a product."""
+"""One pass through multi-head attention, each matrix placed next to those it is multiplied with."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ Array = NDArray[np.float64]
 def attention_scene(
     stages: Mapping[str, Array], tokens: Sequence[str], *, head: int = 0, follow: int = -1
 ) -> Figure:
-    """Draw x, q, kᵀ and v with their heads, the scores and weights of one head, the context of all,
-    and out.
+    """Draw x, q, kᵀ and v with their heads, one head's scores and weights, all contexts, and out.
 
     Args:
-        stages: those of one sentence, by their names in AttentionSteps; x is drawn where it is
-            there.
+        stages: those of one sentence, by their names in AttentionSteps; x is drawn if present.
         tokens: S words.
-        head: whose scores and weights are drawn.
-        follow: the token that is followed, by its index; -1 follows none.
+        head: the head whose scores and weights are drawn.
+        follow: the index of the followed token; -1 for none.
     """
     H, S, D = stages["q"].shape
     hidden = np.isneginf(stages["masked_scores"][head])
@@ -113,9 +111,9 @@ def _image(ax: Axes, numbers: Array, box: Mapping[str, float], alpha: float, wei
 
 
 def signed_colours(numbers: Array) -> Array:
-    """Return the colours of numbers from -1 to 1, the more transparent the nearer to 0.
+    """Return the colours of numbers from -1 to 1, more transparent near 0.
 
-    So 0 has the page's own colour, on light and on dark pages.
+    So 0 shows the page's own colour, on light and dark pages.
     """
     colours = signed_colormap()(np.sign(numbers) / 2 + 0.5)
     colours[..., 3] = np.abs(numbers) ** 0.7
@@ -125,7 +123,7 @@ def signed_colours(numbers: Array) -> Array:
 def _draw_part(
     ax: Axes, name: str, part: Mapping[str, Any], numbers: Array, head: int, follow: int
 ) -> None:
-    """Draw a matrix, in bands where it has heads; the head and the row in focus are darker."""
+    """Draw a matrix, in bands if it has heads; the head and row in focus are darker."""
     x, y, width, height = (part[key] for key in "xywh")
     square = "square" in part
     bands = numbers[[head]] if square else numbers.reshape(-1, *numbers.shape[-2:])

@@ -1,4 +1,4 @@
-"""Find the stages of attention in what a learner's function computes, whatever it calls them."""
+"""Find the stages of attention in a learner's function, whatever it calls them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCTS = ("matmul", "__matmul__", "bmm", "linear")
 
 
 class _Calls(TorchFunctionMode):
-    """Note the name, the inputs and the result of every call of torch."""
+    """Record the name, inputs and result of every torch call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +30,13 @@ class _Calls(TorchFunctionMode):
 
 
 def stages_of(function: Callable[..., Any], **values: Any) -> dict[str, Any] | None:
-    """Call a function, and return its stages: returned, or found on its way to (out, weights).
+    """Call a function, and return its stages: returned by it, or found while it computes (out,
+    weights).
 
-    The product that takes the weights is that with v; the one before it in their shape is that of q
-    and k, and the last one before this that takes what has the shape of out takes x; the one that
-    made out takes what was merged. None where the function returned None. Steps that are returned
-    with their x are ``given``, by the course.
+    The product that takes the weights is the one with v. The one before it with their shape is q
+    kᵀ, and the last one before that with an input of out's shape takes x. The one that made out
+    takes the merged context. None if the function returned None. Steps returned together with x are
+    ``given``, by the course.
     """
     with _Calls() as record:
         result = function(**values)

@@ -1,4 +1,4 @@
-// The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
+// The whole of multi-head attention in one picture: you can step, follow and inspect it without a kernel.
 
 import { makeControls } from "../../../widgets/controls.js";
 import { clamp, isolateWord, make, makeButton, setText } from "../../../widgets/dom.js";
@@ -87,7 +87,7 @@ class Scene extends Stage {
     this.paper.addEventListener("transitionend", () => this.soon()); // of its colour: another theme
   }
 
-  /** Return what asks the learner's function, hidden where there is none, or nobody to call it. */
+  /** Return the button for the learner's function, hidden if there is none, or no kernel. */
   asking() {
     const fields = [...this.controls.values()].map(({ node }) => node);
     const field = fields[0]?.querySelector("input");
@@ -98,7 +98,7 @@ class Scene extends Stage {
     return nodes;
   }
 
-  /** Answer to a key in the picture, and say whether it was one of ours. */
+  /** Handle a key in the picture, and return whether it was one of ours. */
   answer({ key }, target) {
     const { walk } = this;
     if (target === walk.scrub) return walk.press(key, target);
@@ -123,7 +123,7 @@ class Scene extends Stage {
 
   // What the learner does.
 
-  /** Return what lies under the pointer. */
+  /** Return what is under the pointer. */
   placeOf({ target, clientX, clientY }) {
     const node = target.closest("[data-part], [data-head], [data-words]");
     if (!node) return null;
@@ -152,7 +152,7 @@ class Scene extends Stage {
     if (head !== undefined) this.put({ head });
   }
 
-  /** Return the number of a row that a stage looks into first, its largest; null where nothing is followed. */
+  /** Return the number that a stage inspects first, a row's largest; null if nothing is followed. */
   startOf({ stage, row, head }) {
     const name = stageAt(stage).looksInto;
     if (row < 0 || !name) return null;
@@ -236,7 +236,7 @@ class Scene extends Stage {
     if (this.size) this.paint();
   }
 
-  /** Find how large the picture is, and in which colours: before anything is written, so that the page is laid out once. */
+  /** Measure the picture and its colours before writing anything, so that the page is laid out only once. */
   measure() {
     const { clientWidth, clientHeight } = this.paper;
     const { width, height } = this.steps.plan;
@@ -267,7 +267,7 @@ class Scene extends Stage {
     this.root.dataset.drawn = `${serial} ${view.stage} ${view.row} ${view.head} ${view.fraction}`;
   }
 
-  /** Where the picture is wider than its place, bring into sight what a stage begins with, and the bars below it. */
+  /** If the picture is wider than its space, scroll to a stage's beginning, and to the bars below it. */
   bringInSight(stage) {
     const { parts, bars, width } = this.steps.plan;
     const seen = this.paper.clientWidth / this.size;

@@ -42,19 +42,19 @@ Arrays = dict[str, NDArray[np.float64]]
 
 
 class AttentionScene(CourseWidget):
-    """Show one pass as a whole: follow a word, walk through the stages, look into numbers.
+    """Show a whole pass: follow a word, walk through the stages, inspect numbers.
 
     Args:
-        steps: what ``MultiHeadAttention.steps(x)`` returned for one sentence: up to 32 words, 8
+        steps: the result of ``MultiHeadAttention.steps(x)`` for one sentence: up to 32 words, 8
         heads, width 128. tokens: its S words.
         recompute: called when the learner asks; it returns steps, or (out, weights) as
-            ``MultiHeadAttention`` does: then the other stages are those that were seen on its way
-            to them. With a parameter ``sentence`` it gets words that the learner types, and may
-            return (steps, x) of them: those count as the course's.
-        x: what went in, (S, C) or (1, S, C); without it the picture begins with the words.
-        out_proj: the Linear that made ``out``; without it nothing says what each head adds.
-        follow: the word that is followed at the start.
-        head: the head that is highlighted at the start.
+        ``MultiHeadAttention`` does; then the other stages are found by watching it. With a
+        parameter ``sentence`` it gets the words the learner types, and may return their (steps, x),
+        which count as the course's.
+        x: the input, (S, C) or (1, S, C); without it the picture begins with the words.
+        out_proj: the Linear that made ``out``; without it, what each head adds is not shown.
+        follow: the word followed at first.
+        head: the head highlighted at first.
     Raises: ShapeError.
     """
 
@@ -93,13 +93,13 @@ class AttentionScene(CourseWidget):
             "controls": [control.spec() for control in controls],
             "palettes": _palettes(),
         }
-        self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
+        self._yours: tuple[str, ...] = ()  # the stages that the learner's function computed
         super().__init__(controls, options=options, row=row, head=head)
         self.state = self._state_after({})
         self._describe()
 
     def _read(self, stages: Mapping[str, Any], sizes: dict[str, int]) -> Arrays:
-        """Bring stages to arrays of one sentence, or raise ShapeError for one that does not fit."""
+        """Convert stages to arrays of one sentence, or raise ShapeError if one does not fit."""
         for axis, limit in LARGEST.items():
             rule = f"the scene shows up to {limit} of {axis}"
             got = f"{axis}={sizes[axis]}"
@@ -118,7 +118,7 @@ class AttentionScene(CourseWidget):
         return arrays
 
     def _drawn(self) -> dict[str, Any]:
-        """Return all stages, and what each head adds to out where the Linear is known."""
+        """Return all stages, and what each head adds to out if the Linear is known."""
         H, S, D = (self._sizes[axis] for axis in "HSD")
         arrays = self._shown if self._out_proj is None else self._shown | self._parts_of_out()
         masked = bool(np.isneginf(arrays["masked_scores"]).any())
@@ -165,7 +165,7 @@ class AttentionScene(CourseWidget):
         self._describe()
 
     def _keep(self, result: dict[str, Any]) -> None:
-        """Show the stages that were found, or else the course's for the given sentence."""
+        """Show the stages found, or else the course's for the given sentence."""
         words = words_of(self.values["sentence"]) if self.values else self._given_words
         given = self._given if words == self._given_words else {}
         stages = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
@@ -186,7 +186,7 @@ class AttentionScene(CourseWidget):
 
     @traitlets.observe("row", "head")
     def _describe(self, _: Any = None) -> None:
-        """Say in one sentence what is to be seen."""
+        """Describe in one sentence what is shown."""
         H, S, D = (self._sizes[axis] for axis in "HSD")
         head = min(max(self.head, 0), H - 1)
         row = min(self.row, S - 1)
@@ -199,17 +199,17 @@ class AttentionScene(CourseWidget):
         self.text += "."
 
     def picture(self) -> Figure:
-        """Draw the overview, with the word that is followed."""
+        """Draw the overview with the followed word."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
         row = min(self.row, self._sizes["S"] - 1)
         return attention_scene(self._shown, numbered(self._words), head=head, follow=row)
 
 
 def _masked_scores(stages: Arrays) -> NDArray[np.float64]:
-    """Compute what went into a softmax that was not seen; NaN where no such scores give weights.
+    """Compute the input of a softmax that was not recorded; NaN if no such scores give the weights.
 
-    The scores, scaled or as they are, and -inf where a weight is exactly 0: their softmax tells
-    whether these are the ones. Weights do not tell their scores, since a constant is lost in a row.
+    Try the scores, scaled and unscaled, with -inf where a weight is exactly 0: their softmax must
+    give the weights. Weights do not determine scores, since a row's constant is lost.
     """
     scores, weights = stages["scores"], stages["weights"]
     for candidate in (scores / np.sqrt(stages["q"].shape[2]), scores):
@@ -221,7 +221,7 @@ def _masked_scores(stages: Arrays) -> NDArray[np.float64]:
 
 
 def _palettes() -> dict[str, bytes]:
-    """Return the palettes; of the signed ones the two ends fade, so that 0 is the page's paper."""
+    """Return the palettes; the signed ones fade towards 0, which is the page's colour."""
     numbers = np.linspace(-1, 1, 256)
     colours = signed_colours(numbers)
     on_dark = np.minimum(colours * (1.5, 1.5, 1.5, 1), 1)
