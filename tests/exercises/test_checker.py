@@ -104,6 +104,7 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("MultiHeadAttention", OtherNames, "run"),
     ("MultiHeadAttention", solutions.multi_head_attention, "signature"),
     ("parameter_count", lambda c, h, bias: str(4 * c * (c + bias)), "type"),
+    ("parameter_count", lambda c, h, bias: 4.0 * c * (c + bias), "no int"),
     ("parameter_count", lambda c, h, bias: torch.ones(2), "type"),
     ("parameter_count", lambda c, h, bias: Agreeable(), "type"),
     ("parameter_count", lambda c, h, bias: 4 * c * (c + bias) + 0.5, "values"),
