@@ -212,8 +212,12 @@ def test_what_cannot_be_drawn_gets_one_clear_message(name):
 
 
 def test_parameters_become_controls():
-    def function(temperature, scale=0.25, *args, mask=None, sentence="", window=3, **more):
-        assert (args, window, more) == ((), 3, {})
+    def function(
+        temperature, scale=0.25, *args, mask=None, sentence="", window=3, rate=0.1, shift=0.0,
+        flag=True, other=None,
+        **more,
+    ):  # fmt: skip
+        assert (args, more) == ((), {})
         return np.eye(2)
 
     explorer = HeadExplorer(np.eye(2), queries=["a", "b"], recompute=function)
@@ -226,9 +230,15 @@ def test_parameters_become_controls():
         "scale": {"kind": "log", "start": 0.25, "low": 0.025, "high": 2.5},
         "mask": {"kind": "menu", "words": ["none", "causal", "window of 3"]},
         "sentence": {"kind": "text", "start": "a b"},
+        "window": {"kind": "whole", "start": 3, "low": 1, "high": 12},
+        "rate": {"kind": "linear", "start": 0.1, "low": 0.0, "high": 1.0},
+        "shift": {"kind": "linear", "start": 0.0, "low": -1.0, "high": 1.0},
+        "flag": {"kind": "toggle"},
     }
-    values = {"temperature": 1.0, "scale": 0.25, "mask": 0, "sentence": "a b"}
-    assert explorer.state["values"] == values
+    assert explorer.state["values"] == {
+        "temperature": 1.0, "scale": 0.25, "mask": 0, "sentence": "a b",
+        "window": 3, "rate": 0.1, "shift": 0.0, "flag": True,
+    }  # fmt: skip
 
 
 def test_a_module_gives_controls_to_the_parameters_of_its_forward():

@@ -6,6 +6,7 @@ Axes: T query tokens, S key tokens.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,14 +47,18 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
         has_default = parameter.default is not parameter.empty
         default = parameter.default if has_default else None
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if name in NAMES:
+        if name in NAMES or _is_number(default):
             defaults[name] = default
         elif not has_default and not variadic:
             rule = f"recompute has no control for its parameter {name!r}"
-            expected = f"{', '.join(NAMES)}, or a default"
+            expected = f"{', '.join(NAMES)}, or a number as default"
             got = f"recompute{signature}"
             raise ShapeError(PLACE, rule, expected=expected, got=got, fix=f"{name}=1.0")
     return defaults
+
+
+def _is_number(default: Any) -> bool:
+    return isinstance(default, (bool, int, float)) and math.isfinite(default)
 
 
 def _control(name: str, default: Any) -> Control:
@@ -62,8 +67,17 @@ def _control(name: str, default: Any) -> Control:
         return Control(name, "Change the words", "text", default)
     if name == "mask":
         return Control(name, name, "menu", default, tuple(dict.fromkeys((*MASKS, default))))
-    start = float(default or 1)
-    return Control(name, name, "log", start, low=start / 10, high=start * 10)
+    if name in ("temperature", "scale"):
+        start = float(default) if _is_number(default) and default > 0 else 1.0
+        return Control(name, name, "log", start, low=start / 10, high=start * 10)
+    if isinstance(default, bool):
+        return Control(name, name, "toggle", default)
+    if isinstance(default, int):
+        least = 1 if default > 0 else 2 * default
+        most = max(8, 4 * default) if default >= 0 else 0
+        return Control(name, name, "whole", default, low=least, high=most)
+    low, high = sorted((0.0, 2 * default)) if default else (-1.0, 1.0)
+    return Control(name, name, "linear", default, low=low, high=1.0 if 0 < default < 1 else high)
 
 
 def choice_of_mask(hidden: NDArray[np.bool_]) -> str:

@@ -38,9 +38,9 @@ class HeadExplorer(CourseWidget):
         keys: S tokens, likewise; by default the queries if T = S.
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
         recompute: a function that is called at the start, and while a control moves. Its parameters
-            are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None) and
-            ``sentence`` (str); others keep their defaults. It returns weights, (weights, queries)
-            or (weights, queries, keys). Its method ``without_kernel``, if it has one,
+            are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
+            ``sentence`` (str) and others with a number as default. It returns weights, (weights,
+            queries) or (weights, queries, keys). Its method ``without_kernel``, if it has one,
             gives JavaScript that answers in its place: see without_kernel.js. Its method
             ``suggestions``, if it has one, gives what can be done to a sentence without typing: see
             suggestions.js.

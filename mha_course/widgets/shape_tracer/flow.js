@@ -25,6 +25,13 @@ function makeBlock(title, form, options) {
   return make("div", "block", make("div", "title", ...title), shape, tensor(form, options));
 }
 
+/** Where a reshape cuts or glues rows: the width of the narrower side, of the side that is wider. */
+export function cutsOf(ordered, from, made) {
+  const [wide, narrow] = [from?.[1].at(-1), made[1].at(-1)];
+  const every = (a, b) => (ordered && b < a && b > 0 && a % b === 0 ? b : undefined);
+  return { ofInput: every(wide, narrow), ofResult: every(narrow, wide) };
+}
+
 function makeArrow(op) {
   const line = svg("path", { d: "M0 8H62M54 2l8 6-8 6" });
   const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, line);
@@ -51,24 +58,23 @@ export class Flow {
     const { op, name, storage, form } = step;
     const from = step.inputs[0]?.[1];
     const ordered = ORDERED.test(op) && from && product(from[1]) === product(form[1]);
+    const cuts = cutsOf(ordered, from, form);
     const title = [short(name || op, 40), quiet(`step ${i + 1}`)];
     const before = ordered ? from : undefined;
-    const options = { scale: this.scale, storage, before };
-    this.node.replaceChildren(
-      this.makeInputs(step),
-      makeArrow(op),
-      makeBlock(title, form, options),
-    );
+    const options = { scale: this.scale, storage, every: cuts.ofResult, before };
+    const inputs = this.makeInputs(step, cuts.ofInput);
+    this.node.replaceChildren(inputs, makeArrow(op), makeBlock(title, form, options));
   }
 
-  makeInputs({ inputs }) {
+  /** Draw the inputs; `every` is where the first is cut. */
+  makeInputs({ inputs }, every) {
     const tensors = make("div", "operands");
     const parameters = make("div", "operands");
     inputs.slice(0, MOST).forEach(([source, form], n) => {
       const parameter = n > 0 && !this.steps[source] && form[0].every((axis) => axis === "?");
       const scale = this.scale * (parameter ? WEIGHT : INPUT);
-      const block = makeBlock(this.titleOf(source), form, { scale, storage: "" });
-      (parameter ? parameters : tensors).append(block);
+      const options = { scale, storage: "", every: n ? undefined : every };
+      (parameter ? parameters : tensors).append(makeBlock(this.titleOf(source), form, options));
     });
     if (inputs.length > MOST) tensors.append(quiet(`and ${inputs.length - MOST} more`));
     return make("div", "inputs", ...[tensors, parameters].filter((node) => node.hasChildNodes()));

@@ -85,15 +85,17 @@ function shades({ sheet: [width, height], sheets }, sizes, { number, own, of }) 
   return paths;
 }
 
-function grid({ sheet: [width, height], sheets }, columns, rows) {
-  let cells = "";
+function grid({ sheet: [width, height], sheets }, columns, rows, every) {
+  let [cells, cuts] = ["", ""];
   for (const { x, y } of sheets) {
     for (let i = 1, n = drawn(columns, width); i < n; i++)
       cells += `M${x + (i * width) / n} ${y}v${height}`;
     for (let i = 1, n = drawn(rows, height); i < n; i++)
       cells += `M${x} ${y + (i * height) / n}h${width}`;
+    for (let at = every; at < columns; at += every)
+      cuts += `M${x + (at * width) / columns} ${y}v${height}`;
   }
-  return cells;
+  return [cells, cuts];
 }
 
 /**
@@ -142,24 +144,25 @@ function boxOf(form, { axis, from: [x, y], name: [left, up], anchor }) {
   return [Math.min(start, x), top, Math.max(start + width, x + 6), bottom];
 }
 
-function drawSheets(picture, form, plan, { storage, before }) {
+function drawSheets(picture, form, plan, { storage, before, every = Infinity }) {
   const { sheets, dots } = plan;
   const [width, height] = plan.sheet;
   const sizes = form[1];
   const outline = sheets.map(({ x, y }) => `M${x} ${y}h${width}v${height}h${-width}z`).join("");
-  const cells = grid(plan, sizes.at(-1) ?? 1, sizes.at(-2) ?? 1);
+  const [cells, cuts] = grid(plan, sizes.at(-1) ?? 1, sizes.at(-2) ?? 1, every);
   const owners = product(sizes) ? tokens(form, before) : null;
   const draw = (attributes) => picture.append(svg("path", attributes));
   draw({ d: outline, class: "paper" });
   for (const [shade, d] of owners ? shades(plan, sizes, owners) : [])
     draw({ d, fill: owners.colour, "fill-opacity": 0.1 + 0.05 * shade });
   draw({ d: cells, class: "cells" });
+  draw({ d: cuts, class: "cuts" });
   draw({ d: outline, class: `edge ${storage}` });
   for (const { x, y, sign } of dots)
     picture.append(svg("text", { x, y: y + 4, class: "dots" }, sign));
 }
 
-/** Return an svg. `before`: what it was reshaped from. */
+/** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
 export function tensor(form, { scale, ...options }) {
   const plan = layout(form[1], scale);
   const [across, down] = plan.extent;

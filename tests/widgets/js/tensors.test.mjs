@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { index, spans } from "../../../mha_course/widgets/layout_player/boxes.js";
 import { bytesOf, cutWarning } from "../../../mha_course/widgets/shape_tracer/facts.js";
+import { cutsOf } from "../../../mha_course/widgets/shape_tracer/flow.js";
 import { describe, drawn, layout, tokens } from "../../../mha_course/widgets/shape_tracer/tensor.js";
 
 const range = (count) => Array.from({ length: count }, (_, i) => i);
@@ -75,4 +76,12 @@ test("a warning is cut into its id and what happened", () => {
   assert.deepEqual(cutWarning("mixed-tokens: tokens: mixed"), { id: "mixed-tokens", text: "Tokens: mixed" });
   assert.deepEqual(cutWarning("ValueError (line-3): no\nway"), { id: "ValueError (line-3)", text: "No\nway" });
   assert.deepEqual(cutWarning("it stopped: here"), { id: "", text: "It stopped: here" });
+});
+
+test("a reshape cuts the wider of two rows", () => {
+  const [wide, narrow] = [formOf(["S", "C"], [3, 8]), formOf(["S", "H", "D"], [3, 2, 4])];
+  assert.deepEqual(cutsOf(true, wide, narrow), { ofInput: 4, ofResult: undefined });
+  assert.deepEqual(cutsOf(true, narrow, wide), { ofInput: undefined, ofResult: 4 });
+  assert.deepEqual(cutsOf(true, narrow, narrow), { ofInput: undefined, ofResult: undefined });
+  assert.deepEqual(cutsOf(false, wide, narrow), { ofInput: undefined, ofResult: undefined });
 });
