@@ -231,7 +231,8 @@ class Page:
             self._show(output.html, output.kind, kind if talks else "skip")
         if hidden:
             caption = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
-            self.add(f'<details class="listing"><summary>{caption}</summary>{code}</details>')
+            title = f'<summary title="{caption}" aria-label="Code: {caption}">&lt;/&gt;</summary>'
+            self.add(f'<details class="listing">{title}{code}</details>')
         self._show_alone(lecture.get("text", ""), kind)
         defined = _DEFINED.match(cell.source)
         if self.solutions and defined and defined[1] in EXERCISES:
