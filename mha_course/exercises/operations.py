@@ -25,7 +25,7 @@ class Operation(NamedTuple):
     """A torch operation in an answer: its name, such as ``"amax"``, and its inputs.
 
     Inputs are copies of the tensors; output is a shape, and held the number of results of this
-    shape still in memory. EXITS have no output, nor has STOPPED.
+    shape still in memory. Those of EXITS, and STOPPED, have no output.
     """
 
     name: str

@@ -32,7 +32,7 @@ class Saturation(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Unit-normal numbers for N queries and their keys."""
+    """Standard normal numbers for N queries and their keys."""
 
     q: Tensor  # (N, 1, 1, D)
     k: Tensor  # (N, 1, 64, D)
