@@ -337,7 +337,7 @@ def test_layers_and_sentences_stand_in_rows(show, draw):
 
 
 def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, draw):
-    given = weights(draw, 4, 5, 5)
+    given = weights(draw, 6, 5, 5)
     page = show(HeadExplorer(given, queries=WORDS), width=320)
     order = []
     focused = "document.activeElement.className || document.activeElement.tagName"
@@ -348,7 +348,7 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     assert order == ["turn", "surface", "head"]
     page.evaluate("leaked.length = 0")
     page.locator(".head").first.focus()
-    heads = {"ArrowRight": "head 1", "End": "average", "ArrowLeft": "head 3", "Home": "head 0"}
+    heads = {"ArrowRight": "head 1", "End": "average", "ArrowLeft": "head 5", "Home": "head 0"}
     for key, head in heads.items():
         press(page, key)
         assert page.locator(".title b").inner_text().startswith(head)
