@@ -147,7 +147,9 @@ function layOut() {
 function enlarge(slide) {
   const content = slide.lastElementChild;
   const wide = (part) => part.scrollWidth > part.clientWidth;
-  const largest = content.querySelector(":scope > :not(.said, .python)") ? 2.4 : 3.2;
+  let largest = 3.2;
+  if (content.querySelector(":scope > :not(.said, .python)")) largest = 2.4;
+  if (content.querySelector(".live, img")) largest = 1.74; // a widget lays itself out anew in less width
   for (let zoom = largest; zoom > 0.6; zoom -= 0.02) {
     content.style.zoom = zoom;
     const parts = [content, ...content.querySelectorAll("pre, .words, .html")];
