@@ -11,10 +11,7 @@ import { isUnfolded, stageAt } from "./stages.js";
 const TALL = 58; // pixels of the longest bar of a row
 
 /** Return the point at a share of the length of a path. */
-function along(d, share) {
-  const path = svg("path", { d });
-  return path.getPointAtLength(share * path.getTotalLength());
-}
+const along = (path, share) => path.getPointAtLength(share * path.getTotalLength());
 
 export class Motion {
   constructor(brush) {
@@ -74,23 +71,25 @@ export class Motion {
 
   /** A row of x goes to q, k and v, and becomes theirs on the way; k's turns upright. */
   projection(fraction) {
+    const arrows = this.plan.strokes.filter(({ shows }) => shows === "projection");
+    const paths = ["q", "k", "v"].map((name) => {
+      const { path } = arrows.find(({ color }) => color === name);
+      return [name, svg("path", { d: path })];
+    });
     for (let i = 0; i < this.S; i++) {
       const begin = 0.04 + (0.56 * i) / this.S;
       const t = ease(fraction, begin, begin + 0.4);
-      if (t > 0) for (const name of ["q", "k", "v"]) this.project(name, i, t);
+      if (t > 0) for (const [name, path] of paths) this.project(name, path, i, t);
     }
   }
 
-  project(name, i, t) {
-    const { brush, parts, plan } = this;
+  project(name, path, i, t) {
+    const { brush, parts } = this;
     const [from, end] = [this.place("x", i), this.place(name, i)];
     const upright = Boolean(parts[name].transposed);
     const [long, thick] = upright ? [end.h, end.w] : [end.w, end.h];
     const [w, h] = [mix(from.w, long, t), mix(from.h, thick, t)];
     const box = { x: -w / 2, y: -h / 2, w, h };
-    const { path } = plan.strokes.find(
-      ({ shows, color }) => shows === "projection" && color === name,
-    );
     const [start, here, stop] = [0, t, 1].map((share) => along(path, share));
     const shift = (x, w) => mix(from[x] + from[w] / 2 - start[x], end[x] + end[w] / 2 - stop[x], t);
     brush.pen.save();
@@ -334,7 +333,7 @@ export class Motion {
     const ring = { x: out.x + out.w + 18, y: plan.top + plan.side / 2 };
     const { path } = plan.strokes.find(({ shows }) => shows === "residual");
     const fromRow = `M${x.x + x.w / 2} ${x.y}${path.replace("M", "L")}`;
-    const { x: x0, y: y0 } = along(fromRow, ease(fraction, 0.5, 0.92));
+    const { x: x0, y: y0 } = along(svg("path", { d: fromRow }), ease(fraction, 0.5, 0.92));
     const shrinks = ease(fraction, 0.82, 0.94);
     const size = { w: mix(x.w, 14, shrinks), h: mix(x.h, 6, shrinks) };
     const small = { x: ring.x - 7, y: ring.y - 3, w: 14, h: 6 };
