@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw
+from mha_course.exercises.inputs import D, Draw, H, S, T, draw
 from mha_course.exercises.operations import EXITS, Operation, Rule
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
@@ -50,10 +50,6 @@ def _leaves_torch(operations: Sequence[Operation], *_: Tensor) -> bool:
         for operation in operations
         for x in operation.inputs
     )
-
-
-def _caches() -> tuple[Tensor, Tensor]:
-    return draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
 
 
 def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
