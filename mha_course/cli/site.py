@@ -8,11 +8,13 @@ Without JavaScript you can still read all of it: pictures replace widgets.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ PARTS = {
 }
 FIRST, WHOLE_PASS = "00_start_here", "07_multi_head_attention"
 CARD = "card.png"  # 1200 by 630, for link previews
+MOST_KERNELS = 4  # at a time: each takes up to 1 GiB and one processor
 HERE = Path(__file__).parent
 SHEETS = ("base.css", "site.css", "present.css")
 _PICTURE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
@@ -98,13 +101,19 @@ def read_lessons(
     Raises: ShapeError for an unknown lesson, or a cell without a slide type; nbclient's error if a
         cell fails.
     """
-    pages = []
-    for path in lessons(numbers):
+
+    def executed(path: Path) -> nbformat.NotebookNode:
         notebook = nbformat.read(path, as_version=4)
         if not saved:
             rendering.execute(notebook)
-        pages.append(read(notebook, path.stem, solutions=solutions))
-        print(f"read {path.stem}", flush=True)
+        return notebook
+
+    pages = []
+    paths = lessons(numbers)
+    with ThreadPoolExecutor(min(MOST_KERNELS, os.cpu_count() or 1)) as pool:
+        for path, notebook in zip(paths, pool.map(executed, paths), strict=True):
+            pages.append(read(notebook, path.stem, solutions=solutions))
+            print(f"read {path.stem}", flush=True)
     return pages
 
 

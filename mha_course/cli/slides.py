@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
 
     def run(chosen: Namespace) -> str:
         if not chosen.saved:
-            print("Every lesson is executed for its deck. All of them take about four minutes.")
+            print("Every lesson is executed for its deck. All of them take about three minutes.")
         options = {"plan": chosen.plan, "solutions": chosen.solutions, "saved": chosen.saved}
         begin = build(chosen.numbers, **options)
         return f"Begin with {begin}. It needs no network; ? lists the keys."
