@@ -183,12 +183,12 @@ def whose_heads(width, heads, size):
 def exchanged_values():
     before, after = attention(Q, K, V), attention(Q, K, V.flip(2))
     only_contexts = close(before[1], after[1]) and not close(before[0], after[0])
-    return when(only_contexts, "the contexts alone")
+    return when(only_contexts, "only the contexts")
 
 
 def square_weight_forgotten(*n):
     weight, x = draw(*n[:2]), draw(*n[2:])
-    return when(not close(x @ weight, x @ weight.T), "it gives other numbers")
+    return when(not close(x @ weight, x @ weight.T), "it gives different numbers")
 
 
 def projected_zero(*n):
@@ -216,7 +216,7 @@ def scores_fit(*n):
     fewer_keys = raises(lambda: q[:, :, :queries] @ k[:, :, :queries])
     always = raises(lambda: q @ k) and raises(lambda: q[0, 0] @ k[0, 0]) and fewer_keys
     holds = always and (q @ k.mT).shape[2:] == (queries, keys)
-    return when(holds, f"the {keys} of k stands where a {width} is needed")
+    return when(holds, f"k has a {keys} where a {width} is needed")
 
 
 def saturated_row(lead, *_):
@@ -608,7 +608,7 @@ def residual_gradient(_):
 
 def feed_forward_reach():
     reached = token_dependence(EncoderBlock(24, 4, 96).double().feed_forward, X)
-    return when(torch.equal(reached, torch.eye(5) > 0), "its own alone")
+    return when(torch.equal(reached, torch.eye(5) > 0), "only its own")
 
 
 def where_numbers_are(width, factor):
@@ -713,7 +713,7 @@ def poor_drafts():
         speculation.speculate(model, small, CAT[:, :1], 3, torch.Generator().manual_seed(0))[1]
         for small in (model, opposite)
     )
-    return when(same_text and poor > good, "the speed alone")
+    return when(same_text and poor > good, "only the speed")
 
 
 def draft_kept(drafted, wanted):

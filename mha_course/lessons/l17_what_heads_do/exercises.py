@@ -128,7 +128,7 @@ def _not_other_weights(
     if unmoved.any():
         rows = ", ".join(str(row) for row in unmoved.nonzero().flatten().tolist())
         return "rows-left", (
-            f"You left rows unchanged that can move: {rows}. {ROWS['rows-left'].why}"
+            f"Some rows can move, but you left them unchanged: {rows}. {ROWS['rows-left'].why}"
         )
     return "context-moved", (
         f"You returned weights, but they move the context by up to {moved:.2g}. "

@@ -309,7 +309,7 @@ def test_of_two_mistakes_one_is_a_beginning():
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
     both = accuse(11, "scale-d-model", "rope-on-values")
     assert both.title == SENTENCES["scale-d-model"].title
-    assert both.message.startswith("But not “The values are rotated by their positions, too”.")
+    assert both.message.startswith("But not “The values are also rotated by their positions”.")
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, choices: 3."
     neither = accuse(12, "scale-missing", "rope-on-values")
