@@ -304,7 +304,7 @@ def main(argv: Sequence[str]) -> int:
             print("For notebooks that you trust: the same command, --unconfined", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        text = "stopped. What is finished is kept; the same command goes on from there."
+        text = "stopped. Finished work is kept: the same command goes on from there."
         print(f"\nmha_course: {text}", file=sys.stderr)
         return 130
     counts = Counter(row.status for row in rows)

@@ -64,7 +64,7 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     if call.dtype == torch.float32 and rounds:
         return replace(report, message=f"{_DIFFERS_IN_FLOAT32} {fault.message}")
     if diagnosis and diagnosis[0]:
-        because = "A diagnosis that this exercise alone has gave it its name."
+        because = "It was named by a diagnosis that only this exercise has."
         return replace(report, mistake=diagnosis[0], message=diagnosis[1], because=because)
     recognised = recognise(call, wrong.outcomes)
     if recognised:

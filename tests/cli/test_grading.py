@@ -468,7 +468,7 @@ def test_a_run_that_is_interrupted_leaves_no_process(tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.splitlines()[-1]) == (
-        130, "mha_course: stopped. What is finished is kept; the same command goes on from there.",
+        130, "mha_course: stopped. Finished work is kept: the same command goes on from there.",
     )  # fmt: skip
     assert started
     assert not psutil.wait_procs(started, timeout=5)[1]

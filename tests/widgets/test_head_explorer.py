@@ -433,7 +433,7 @@ def test_the_caption_says_what_the_followed_word_attends_to():
     explorer.head = 2
     assert "in the average of heads" in explorer.text
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
-    assert hidden.text.endswith("in this head there is no number to be seen.")
+    assert hidden.text.endswith("in this head there is no number to show.")
 
 
 def test_without_words_the_caption_names_the_largest_number_that_can_be_seen(draw):

@@ -312,7 +312,7 @@ EXERCISES = [
         drawn=_drawn_contributions,
         allows=("no gradient",),
         axes="H T S",
-        done="You can tell what a head attends to from what it brings. Where is the largest "
+        done="You can separate what a head attends to from what it brings. Where is the largest "
         "weight not the largest contribution?",
     ),
     Exercise(

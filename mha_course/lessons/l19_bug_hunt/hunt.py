@@ -474,8 +474,8 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
     if caught or any(_stops_or_accuses(probe, suspect) for suspect in mistaken):
         return Trial("", caught)
     return Trial(
-        f"This probe cannot fail: it lets right modules pass, and each of the {len(SINGLE)} "
-        "mistakes, too. Does it compare something with itself, or change nothing that counts?"
+        f"This probe cannot fail: it lets right modules pass, and also each of the {len(SINGLE)} "
+        "mistakes. Does it compare something with itself, or change nothing that counts?"
     )
 
 

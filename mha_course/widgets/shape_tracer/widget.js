@@ -46,7 +46,7 @@ function makeLegend({ steps }) {
   if (steps.some(({ form }) => tokens(form)))
     legend.prepend("Shade: the stronger the colour, the later the token. ");
   if (steps.some((step) => step.hidden_copies))
-    legend.append(" ", makeMark("hides"), " copies that nobody wrote.");
+    legend.append(" ", makeMark("hides"), " hidden copies.");
   if (steps.some((step) => step.warning || step.question))
     legend.append(" ", makeMark("warns"), " warning.");
   return legend;
