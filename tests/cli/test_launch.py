@@ -305,7 +305,7 @@ def test_opening_is_local_with_the_token_on(course, started, monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    """What would be started in an environment that is there; it ends with the status 3."""
+    """A stand-in for what starts in an existing environment; it ends with status 3."""
     modules = []
     monkeypatch.setattr(launch, "set_up", lambda **_: Path("python"))
     monkeypatch.setattr(

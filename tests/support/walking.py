@@ -103,7 +103,7 @@ def settle(page, seconds=300):
 
 
 def troubles(page):
-    """Return what widgets complain of, and what the page shows where a widget cannot be drawn."""
+    """Return what widgets complain about, and what the page shows if a widget cannot be drawn."""
     return page.evaluate(
         """() => [...document.querySelectorAll(
              ':is(.mha-lab, .mha-heads, .mha-card) .trouble, .widget-html p')]

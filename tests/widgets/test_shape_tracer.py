@@ -56,7 +56,7 @@ def test_a_call_that_stopped_and_one_without_steps():
 
 @pytest.fixture
 def show(widget_page):
-    """Show a trace in a page of its own: ``show(trace, width=1280)``."""
+    """Show a trace in its own page: ``show(trace, width=1280)``."""
     return lambda made, **options: widget_page(ShapeTracer(made), **options)
 
 

@@ -9,7 +9,7 @@ import { Flow } from "./flow.js";
 import { lettersOf, listing } from "./listing.js";
 import { makeTimeline } from "./timeline.js";
 
-const WIDE = 720; // pixels from where on the code stands beside the tensors
+const WIDE = 720; // from this width on the code is next to the tensors
 
 /**
  * What Python sends (widget.py).

@@ -1,6 +1,4 @@
-"""The hunt of lesson 19: what its cases are, that probes alone solve them, and what is said of a
-choice.
-"""
+"""The hunt of lesson 19: its cases, the verdicts, and that probes are enough to solve it."""
 
 import inspect
 import itertools
