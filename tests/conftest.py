@@ -130,7 +130,7 @@ def widget_page(new_page, tmp_path):
         page = new_page(**options)
         page.goto(file.as_uri())
         page.wait_for_selector("[data-ready]")
-        page.wait_for_timeout(50)  # until it has taken its size
+        page.wait_for_timeout(50)  # until it has its size
         return page
 
     return open_page

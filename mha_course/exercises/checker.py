@@ -4,7 +4,7 @@ Follow one answer to ``split_heads``: ``x.view(B, H, S, D)``, which forgets to t
 
 1. **Cases** (``spec.py``, ``inputs.py``). Only the exercise's own lesson is loaded. The exercise
    has cases: arguments on which answers are judged. The first here is x of shape (2, 7, 24) and H =
-   4. All its sizes differ, so exchanged axes cannot hide. Eight more have other sizes, some of them
+   4. All its sizes differ, so swapped axes cannot hide. Eight more have other sizes, some of them
    1.
 2. **Calls** (``sandbox.py``). The answer gets a copy of the arguments, and what it prints, sets or
    raises stays inside. The reference gets the same.

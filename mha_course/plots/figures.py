@@ -136,7 +136,7 @@ def svg(picture: Axes | Figure) -> bytes:
 
 
 def _draw_as_image(mesh: QuadMesh) -> None:
-    """Draw cells of one size as an image in the place of their shapes."""
+    """Draw cells of one size as an image instead of shapes."""
     axes: Any = mesh.axes
     corners: Any = mesh.get_coordinates()
     (left, bottom), (right, top) = corners[0, 0], corners[-1, -1]

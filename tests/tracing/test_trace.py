@@ -1,4 +1,4 @@
-"""What a trace says about single operations and whole modules, and how."""
+"""What a trace reports about single operations and whole modules."""
 
 import copy
 import functools

@@ -54,7 +54,7 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
-ROUNDING = 1e-6  # tolerance for weights below 0 and sums beside 1
+ROUNDING = 1e-6  # tolerance for weights below 0 and sums other than 1
 # some weight of a row must move this far; the reference moves one 20 times as far
 MOVED = 1e-3
 

@@ -299,7 +299,7 @@ def telling(suspect: Case) -> dict[str, Reading]:
 
 
 def _acquittal(suspect: Case, name: str, repeated: bool) -> str:
-    """Say which probe's number speaks against a choice."""
+    """Say which probe's number contradicts a choice."""
     if name == INNOCENT:
         probe = next(iter(telling(suspect)))
         advice = f": try the probe `{probe}`." if repeated else ". Which probes have you not tried?"

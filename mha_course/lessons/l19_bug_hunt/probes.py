@@ -337,7 +337,7 @@ def divisor(module: CausalAttention, by: float | None = None) -> Reading:
 
 @probe
 def exchange(module: CausalAttention) -> Reading:
-    """Exchange a group's query heads, and W_O's columns for them (lesson 6)."""
+    """Swap a group's query heads, and W_O's columns for them (lesson 6)."""
     twin = copy.deepcopy(module)
     heads = module.num_heads
     width = torch.arange(module.q_proj.in_features)

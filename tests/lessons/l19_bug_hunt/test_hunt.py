@@ -182,7 +182,7 @@ def test_a_choice_is_one_of_the_sentences(capsys):
 
 
 def refuted(suspect, name):
-    """Return the call that speaks against a wrong choice, and what is said that it gives: with this
+    """Return the call that contradicts a wrong choice, and the numbers quoted for it: with this
     mistake, or what it would not give, and here.
     """
     verdict = hunt._judge(suspect, {name})
