@@ -128,7 +128,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
             f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"
         )
     body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake with a name was made.</p>"
-    return f"<h2>What is misunderstood most</h2>{body}"
+    return f"<h2>The most common mistakes</h2>{body}"
 
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:

@@ -187,7 +187,7 @@ def _only_start(path: Path) -> Iterator[None]:
 
 
 def _fill(venv: Path, python: Path, requirements: Sequence[Path], *, anew: bool) -> None:
-    """Install into the environment, which is made anew where it was not whole."""
+    """Install into the environment, which is remade if it was incomplete."""
     print("Setting up the course in .venv. This happens once and takes a few minutes.", flush=True)
     kind = _torch_kind()
     if anew:

@@ -94,7 +94,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
         return report
     progress_store.remember(name, report.status)
     if report.status == "correct" and "ipykernel" in sys.modules:
-        from mha_course.exercises.take_home import keep  # noqa: PLC0415 (notebooks alone need it)
+        from mha_course.exercises.take_home import keep  # noqa: PLC0415 (only notebooks need it)
 
         report = replace(report, kept=keep(name, answer))
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1

@@ -31,7 +31,7 @@ from mha_course.markup import isolate_text
 
 # Kinds of cases that together have masks of every form.
 _ALL_FORMS = [*KINDS][:4]
-# For these, the mistake's sentence alone does not say what was seen.
+# For these, the mistake's sentence does not say what was seen.
 _SEEN = (Stage.NARROW, Stage.WIDE, Stage.NO_INT, Stage.SIZES)
 _STOPS_IN_FLOAT32 = (
     "Your answer runs in float64 but stops in float32. Does it name a dtype, instead of taking it "

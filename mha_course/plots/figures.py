@@ -69,7 +69,7 @@ def signed_colormap(dark: bool = False) -> Colormap:
 
 @cache
 def _palette_on_dark(signed: bool) -> dict[str, str]:
-    """Map each colour of a palette to that of a dark page; weights keep theirs, greys as well."""
+    """Map each colour of a palette to that of a dark page; weights and greys keep theirs."""
     steps = np.linspace(0, 1, 256)
     light = signed_colormap() if signed else mpl.colormaps["cividis"]
     dark = signed_colormap(dark=True) if signed else light

@@ -80,7 +80,7 @@ const buildText = (_, moved) => {
   field.addEventListener("input", () => moved(field.value));
   field.addEventListener("keydown", ({ key }) => key === "Escape" && field.blur());
   const show = (value) => {
-    if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
+    if (field !== document.activeElement) field.value = value; // else an answer would undo what has been typed since
   };
   return { parts: [field], show };
 };

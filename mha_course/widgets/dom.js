@@ -142,7 +142,7 @@ export function short(text, most = 14) {
 const FROM_RIGHT =
   /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b][\udc00-\udfff]/;
 
-/** Shorten a word, and keep one that is read from the right from turning the words and numbers around it. */
+/** Shorten a word, and keep a right-to-left one from reordering what is around it. */
 export function isolateWord(text, most = 24) {
   const word = short(text, most);
   return FROM_RIGHT.test(word) ? `\u2068${word}\u2069` : word;

@@ -25,7 +25,7 @@ export const SETTLED = 150; // milliseconds until the kernel hears what was chos
  * Follow the state of a model, and send it events. `draw(state)` is called with every new state, before the next
  * event goes out; `showTrouble(text)` with what went wrong, or nothing.
  *
- * Only one event is in flight at a time. Of those sent meanwhile, the newest replaces older ones and waits, so
+ * Only one event is in flight at a time. Of those sent in the meantime, the newest replaces older ones and waits, so
  * that events never pile up behind a slow answer; if none comes in time, the next event goes out. The rest of a state
  * that came in part is requested once nothing moves: until then it would be superseded.
  */

@@ -119,7 +119,7 @@ def test_a_link_to_a_lesson_opens_it_in_jupyterlab(lab_page, lab):
     page.evaluate("window.stays = true")
     page.locator("a.lesson").click()
     page.get_by_role("tab", name="00_start_here.ipynb").wait_for()
-    assert page.evaluate("window.stays")  # it was not loaded anew
+    assert page.evaluate("window.stays")  # it was not loaded again
 
 
 def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):

@@ -88,7 +88,7 @@ def has_pip(python):
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-# How it is damaged, and whether the environment must be made anew or only mended.
+# How it is damaged, and whether the environment must be remade or only mended.
 DAMAGES = {
     "pip was stopped": (lambda venv, _: (venv / "mha_course.json").unlink(), True),
     "half deleted": (lambda venv, _: next(venv.rglob("needed.py")).unlink(), True),

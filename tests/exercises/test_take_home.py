@@ -45,7 +45,7 @@ def notebook():
 
 
 def loaded(file):
-    """Import a module anew, as another notebook does."""
+    """Import a module again, as another notebook does."""
     names = {"__name__": take_home.MODULE}
     exec(compile(file.read_text(), str(file), "exec"), names)
     return names

@@ -85,7 +85,7 @@ function makeBoards(tools) {
 }
 
 /**
- * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
+ * Draw a lab; `kinds` are the kinds of panel, among which a lesson may have its own. Where there is no kernel,
  * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
  */
 export function renderLab({ model, el }, kinds, { compute } = {}) {

@@ -7,7 +7,7 @@ const STEP = 0.1; // what an arrow key moves a tip by; five times as much with S
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const SCROLLS = ["Home", "End", "PageUp", "PageDown"]; // the page would go, and leave the tip behind
 
-/** Return where points are in a square of so many pixels, and the way back, which ends at the edge. */
+/** Return where points are in a square of a given size in pixels, and the way back, which ends at the edge. */
 export function scaleOf(size, reach) {
   const inside = (number) => clamp(Math.round(number * 100) / 100, -reach, reach);
   return {

@@ -199,7 +199,7 @@ def refuted(suspect, name):
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.weekly)])
 def test_a_wrong_choice_is_answered_by_a_number_that_speaks_against_it(step):
-    """For every so many pairs of a case of the lesson with one mistake and another mistake."""
+    """Every seventh pair of a case and a further mistake; every week, all pairs."""
     for suspect, name in [*itertools.product(sheet()[:10], SINGLE)][::step]:
         if name in suspect._mistakes:
             continue
