@@ -30,8 +30,8 @@ def _attention(formula: Flops, count: int) -> Flops:
     return flops
 
 
-# The commonest products, counted in a tenth of the time torch takes; and attention on the CPU, for
-# which torch has a formula but does not apply it.
+# The most common products, counted in a tenth of the time torch takes; and attention on the CPU,
+# for which torch has a formula but does not apply it.
 COUNTED: dict[str, Flops] = {
     "mm": _product(0),
     "bmm": _product(0),
@@ -57,7 +57,7 @@ def _rules_of(func: OpOverload) -> _Rules:
 class OpCounter(internals.DispatchMode):
     """Count the copies inside ``with``, and the FLOPs of matrix products by operation.
 
-    A multiply-add counts as 2. Operations in a backward pass count as well.
+    A multiply-add counts as 2. Operations in a backward pass also count.
 
     >>> import torch
     >>> with OpCounter() as counter:

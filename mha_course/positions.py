@@ -83,8 +83,8 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
 def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
     """Rotate each pair of neighbouring channels (2i, 2i + 1) by the angle position / base^(2i / D).
 
-    These are rope's rotations, with the channels in another order. Args, Returns, Raises: as for
-    rope.
+    These are rope's rotations, with the channels in a different order. Args, Returns, Raises: as
+    for rope.
 
     >>> rope_interleaved(torch.tensor([[[[1.0, 0.0]]]]), positions=[0]).flatten().tolist()
     [1.0, 0.0]

@@ -14,12 +14,12 @@ from rewriting import numbers
 mpl.use("agg")
 # files are tested side by side, and on a busy machine small tensors wait long for a thread
 torch.set_num_threads(1)
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # so for kernels, too
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also in kernels
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark what asks for a browser; it may be late once, and the summary tells."""
+    """Mark tests that need a browser; they may time out once, and the summary says so."""
     again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
@@ -42,21 +42,21 @@ def draw():
 
 @pytest.fixture(autouse=True)
 def no_figures_left():
-    """No test sees the figures of another."""
+    """No test sees another test's figures."""
     yield
     plt.close("all")
 
 
 @pytest.fixture(autouse=True)
 def nobodys_progress(request, monkeypatch):
-    """What tests answer is nobody's progress; notebooks that run show their own, which is none."""
+    """Keep what tests answer out of any progress file; notebooks that run show an empty one."""
     if request.path.stem not in ("test_notebooks", "test_elsewhere"):
         monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium, driven by Playwright; where one of them is missing a line says so.
+    """Chromium, driven by Playwright; if one of them is missing, a line says so.
 
     For a module, not for the session: while Playwright runs, asyncio sees a running loop in this
     thread.
@@ -75,7 +75,7 @@ def browser():
 
 @pytest.fixture
 def new_page(browser):
-    """Open an empty page, in which a script that fails fails the test."""
+    """Open an empty page; a script error in it fails the test."""
     pages, errors = [], []
 
     def open_page(width=1280, height=800, **options):
@@ -92,9 +92,9 @@ def new_page(browser):
 
 @pytest.fixture
 def offline_page(new_page):
-    """Open a file that reaches its own folder alone: ``offline_page(path, width=1280)``.
+    """Open a file that can read only its own folder: ``offline_page(path, width=1280)``.
 
-    ``page.complaints`` has the addresses that it asked for in vain, and what its console says.
+    ``page.complaints`` has the requests that failed, and what its console says.
     """
 
     def open_file(file, **options):
@@ -117,7 +117,7 @@ def offline_page(new_page):
 
 @pytest.fixture
 def widget_page(new_page, tmp_path):
-    """Draw a widget that needs no kernel in a page of its own: ``widget_page(widget, width=1280)``.
+    """Draw a widget that needs no kernel in its own page: ``widget_page(widget, width=1280)``.
 
     In the page ``model`` is the model, ``draw(id)`` draws one more view, into #one or #two, and
     returns what tidies it up, and ``leaked`` are the keys that went on to the document. With
@@ -130,7 +130,7 @@ def widget_page(new_page, tmp_path):
         page = new_page(**options)
         page.goto(file.as_uri())
         page.wait_for_selector("[data-ready]")
-        page.wait_for_timeout(50)  # until it has taken its size
+        page.wait_for_timeout(50)  # until it has its size
         return page
 
     return open_page

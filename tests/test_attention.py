@@ -441,7 +441,7 @@ def test_masked_softmax_is_the_softmax_of_what_is_seen(dtype, device, draw):
 
 
 def test_rows_without_a_key_may_hold_anything():
-    """As the queries of padding may: what is hidden is never read."""
+    """As the queries of padding may: hidden keys are never read."""
     scores = torch.tensor([[math.inf, math.nan], [0.0, 0.0]])
     mask = torch.tensor([[False, False], [True, True]])
     assert masked_softmax(scores, mask).tolist() == [[0.0, 0.0], [0.5, 0.5]]
@@ -481,7 +481,7 @@ def test_dropout_takes_its_share_and_makes_up_for_it_while_training(need_weights
     "make", [MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)]
 )
 def test_it_compiles_as_one_graph(make, need_weights, how, draw):
-    """The checks leave nothing behind that the compiler would have to go back to Python for."""
+    """The checks leave nothing for which the compiler would have to fall back to Python."""
     torch.manual_seed(0)
     module, x, memory = make(C, H).double(), draw(B, T, C).requires_grad_(), draw(B, S, C, seed=1)
     mask = padding_mask([T, 0], T) & causal_mask(T)
@@ -498,7 +498,7 @@ def test_it_compiles_as_one_graph(make, need_weights, how, draw):
 @pytest.mark.parametrize("how", [{}, {"is_causal": True}], ids=["plain", "causal"])
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_one_graph_serves_all_lengths(need_weights, how, draw):
-    """Nothing writes a size down, which would make it a constant of the graph."""
+    """No size is written into a text, which would make it a constant of the graph."""
     mha, graphs = MultiHeadAttention(C, H).double(), []
 
     def count(graph, inputs):

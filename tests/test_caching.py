@@ -126,7 +126,7 @@ def test_pages_give_back_the_text_in_its_order():
 
 
 chunk, MASK = caching.decode_chunk, "causal_mask_for_cache(new, total, device=x.device)"
-# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
+# Which test must catch each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_every_split_gives_what_the_whole_gives: {
         "chunk sees the future": (chunk, MASK, "None"),

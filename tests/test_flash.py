@@ -167,7 +167,7 @@ def test_nothing_is_kept_but_context_and_one_number_a_row():
 
 scores, backward = flash._scaled_scores, flash._RecomputeBackward.backward
 LATER = "last_seen - columns.start + 1"
-# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
+# Which test must catch each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_tiles_and_their_gradients_equal_the_whole: {
         "mask ignored": (scores, "if mask is not None", "if False"),

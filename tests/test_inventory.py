@@ -1,4 +1,4 @@
-"""The concept inventory can be imported, and its right choices are what comes out."""
+"""The concept inventory can be imported, and its right choices are really right."""
 
 import re
 from collections import Counter

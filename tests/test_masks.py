@@ -99,7 +99,7 @@ def test_both_masks_must_allow_it():
         assert both[b, 0, t, s] == (causal[t, s] and s < lengths[b])
 
 
-# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
+# Which test must catch each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_written_masks_mean_the_same_to_pytorch: {
         "both ways inverted": (

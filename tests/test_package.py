@@ -31,7 +31,7 @@ def test_set_up_needs_the_standard_library_alone(name):
 
 
 def run(code):
-    """Demand that code runs in a process of its own, and warns of nothing."""
+    """Require that code runs in its own process, without warnings."""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )

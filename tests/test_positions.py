@@ -15,7 +15,7 @@ DTYPES = (torch.float64, torch.float32)
 
 
 def test_waves_are_those_of_the_formula():
-    # in float32 alone, angles of late positions would be wrong
+    # with only float32, angles of late positions would be wrong
     for tokens, width in ((3000, C), (1, 2)):
         places = torch.arange(tokens, dtype=torch.float64)[:, None]
         angles = places / 10000.0 ** (torch.arange(width // 2, dtype=torch.float64) * 2 / width)
@@ -93,7 +93,7 @@ def test_weights_of_one_layout_work_in_the_other():
         same(scores(positions.rope, positions.projection_to_half_split), want)
 
 
-# What must see each wrong line: {the test: {what is wrong: (function, old, new)}}.
+# Which test must catch each wrong line: {the test: {what is wrong: (function, old, new)}}.
 WRONG = {
     test_neighbours_turn_as_complex_numbers: {
         "not brought back": (positions.rope_interleaved, "to_interleaved(rope", "(rope"),

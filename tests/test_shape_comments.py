@@ -1,4 +1,4 @@
-"""Every comment like ``# (B, H, S, D)`` in the reference code is run, and must tell the truth."""
+"""Every comment like ``# (B, H, S, D)`` in the reference code is run, and must be true."""
 
 import ast
 import io
@@ -112,7 +112,7 @@ def audit(path, run, sizes):
 
 
 class SharedKeys(attention.AttentionModule):
-    """Two heads of keys and values, which are not split: split_heads is run with H heads alone."""
+    """Two heads of keys and values, which are not split: split_heads is run only with H heads."""
 
     def project(self, query, key, value):
         return torch.randn(2, 4, 5, 6), *torch.randn(2, 2, 2, 7, 6)
@@ -223,7 +223,7 @@ def use_causal_model():
 
 
 def use_speculation():
-    """Draft one word, and refuse none or one: comments are about one turn of a loop."""
+    """Draft one word, and refuse none or one: comments are about one round of a loop."""
     sizes = {"d_model": 24, "num_heads": 4, "d_ff": 10, "num_layers": 1}
     model = causal_model.CausalLanguageModel(128, 17, **sizes)
     ids = torch.arange(3, 10)[None]
@@ -247,7 +247,7 @@ def use_lesson(lesson):
 
 
 def use_next_words():
-    """Append one word alone: its comments are about one turn of a loop that makes ids longer."""
+    """Append only one word: its comments are about one round of a loop that makes ids longer."""
     ids = torch.randint(11, (2, 7))
     l15_language_model.next_token_targets(ids)
     l15_language_model.generate(lambda ids: torch.randn(*ids.shape, 11), ids, 1)

@@ -1,4 +1,4 @@
-"""What the course uses of torch that torch does not promise: it does what is expected, and stands
+"""The parts of torch that the course uses without a promise: they work as expected, and are all
 in one file.
 """
 
@@ -27,7 +27,7 @@ PACKAGE = Path(mha_course.__file__).parent
 
 
 def test_private_names_stand_in_one_file():
-    """What torch does not promise belongs in torch_internals.py."""
+    """Private parts of torch belong in torch_internals.py."""
     found = {path: PRIVATE.search(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
     assert [path for path, match in found.items() if match] == [PACKAGE / "torch_internals.py"]
 

@@ -301,10 +301,10 @@ def main(argv: Sequence[str]) -> int:
         if "cannot be confined" in str(error):
             line = confine.CONTAINER.format(folder=folder.resolve(), out=out.resolve())
             print(f"In a container, from a clone of the course:\n  {line}", file=sys.stderr)
-            print("For notebooks that you trust: the same command, --unconfined", file=sys.stderr)
+            print("For notebooks that you trust: add --unconfined to the command", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        text = "stopped. What is finished is kept; the same command goes on from there."
+        text = "stopped. Finished work is kept: the same command goes on from there."
         print(f"\nmha_course: {text}", file=sys.stderr)
         return 130
     counts = Counter(row.status for row in rows)

@@ -132,7 +132,7 @@ def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
 
 def _first(notebook: Notebook, answer: Answer, request: Request) -> Verdict:
     """Return the verdict on an answer at its check, or on that after all cells, if it is better:
-    cells may have been run in another order than that of the page.
+    cells may have been run in a different order.
     """
     statements = notebook.statements
     at_the_end = replace(answer, end=len(statements))

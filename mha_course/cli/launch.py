@@ -60,7 +60,7 @@ MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
 EXTENTS = {  # of the tests, each with what help says of it
-    "fast": "the quick tests of the package alone",
+    "fast": "only the quick tests of the package",
     "all": "also browsers, a second device, and slow tests",
     "weekly": "also training, Binder's environment, and every lesson with Colab's versions",
 }
@@ -187,7 +187,7 @@ def _only_start(path: Path) -> Iterator[None]:
 
 
 def _fill(venv: Path, python: Path, requirements: Sequence[Path], *, anew: bool) -> None:
-    """Install into the environment, which is made anew where it was not whole."""
+    """Install into the environment, which is remade if it was incomplete."""
     print("Setting up the course in .venv. This happens once and takes a few minutes.", flush=True)
     kind = _torch_kind()
     if anew:
@@ -335,8 +335,8 @@ def copy_lessons() -> Path:
         shutil.copyfile(PACKAGE / "data" / "AGENTS.md", for_assistants)
     if changed:
         print(
-            f"Changed since you copied them: {', '.join(changed)}. Your copies stay as they are; "
-            f"{COMMAND} reset {changed[0]} brings a new one and keeps yours beside it.",
+            f"Changed since you copied them: {', '.join(changed)}. Your copies stay as they are. "
+            f"{COMMAND} reset {changed[0]} brings the new one and keeps your copy.",
             flush=True,
         )
     return copies / "00_start_here.ipynb"

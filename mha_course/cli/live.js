@@ -52,7 +52,7 @@ function share(model, el) {
   }
   function write() {
     if (linked || viewKey() === start || location.hash.startsWith("#slide-")) return;
-    start = null; // from now on, all is written
+    start = null; // from now on, changes are written
     const words = field ? { s: sentence().replaceAll(" ", "-") } : {};
     const state = { ...words, head: model.get("head"), word: model.get("row") };
     history.replaceState(null, "", `#${new URLSearchParams(state)}`);

@@ -36,7 +36,7 @@ PLANS = {
         "One hour: what attention is",
         "For people who have used a Transformer and never looked inside. No exercises in the room.",
         {
-            0: "Opening; See it; Does the look matter; One attention by hand",
+            0: "Opening; See it; Does it matter where a word looks; One attention by hand",
             1: "See it; A whole head",
             2: "Four heads",
             3: "Why the spread matters",
@@ -48,7 +48,7 @@ PLANS = {
         "For a seminar that knows some PyTorch. Leave ten minutes for live coding, which is part "
         "of “A whole head”: `self_attention`, one line a person.",
         {
-            0: "Opening; See it; Does the look matter; One attention by hand",
+            0: "Opening; See it; Does it matter where a word looks; One attention by hand",
             1: "See it; A whole head",
             2: "Four heads",
             3: "How large is a dot product; Why the spread matters",
@@ -61,7 +61,7 @@ PLANS = {
         "For people who will write it themselves afterwards. Exercises are homework, except for "
         "the last, `multi_head_attention`: one line a person.",
         {
-            0: "Opening; See it; Does the look matter; One attention by hand",
+            0: "Opening; See it; Does it matter where a word looks; One attention by hand",
             1: "See it; A whole head",
             2: "Four heads; The split, cell by cell",
             3: "How large is a dot product; Why the spread matters",

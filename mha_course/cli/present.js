@@ -46,7 +46,7 @@ export function prepare(button, repaint) {
   button.hidden = false;
   button.addEventListener("click", () => present(inSight()));
   addEventListener("keydown", keys);
-  addEventListener("keydown", (event) => event.key.startsWith("Page") && keys(event), true); // a widget has them not
+  addEventListener("keydown", (event) => event.key.startsWith("Page") && keys(event), true); // no widget has them
   addEventListener("resize", scale);
   COLUMN.addEventListener("change", layOut);
   addEventListener("hashchange", arrive);
@@ -87,7 +87,7 @@ async function present(n) {
   enliven(stage.querySelectorAll(".live"));
   const images = [...stage.querySelectorAll("img")];
   await Promise.all(images.map((image) => image.decode().catch(() => image.alt)));
-  if (!stage) return; // it was left meanwhile
+  if (!stage) return; // the slides were left in the meantime
   layOut();
   show(n);
   document.documentElement.dataset.ready = "yes";
@@ -149,7 +149,7 @@ function enlarge(slide) {
   const wide = (part) => part.scrollWidth > part.clientWidth;
   let largest = 3.2;
   if (content.querySelector(":scope > :not(.said, .python)")) largest = 2.4;
-  if (content.querySelector(".live, img")) largest = 1.74; // a widget lays itself out anew in less width
+  if (content.querySelector(".live, img")) largest = 1.74; // a widget lays itself out again in less width
   for (let zoom = largest; zoom > 0.6; zoom -= 0.02) {
     content.style.zoom = zoom;
     const parts = [content, ...content.querySelectorAll("pre, .words, .html")];

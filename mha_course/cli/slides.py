@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
     lengths = list(plans.PLANS)
     options: dict[str, dict[str, Any]] = {
         "solutions": {"action": "store_true", "help": "a solution after each exercise"},
-        "plan": {"type": int, "default": 0, "choices": lengths, "help": "one deck of so many min"},
+        "plan": {"type": int, "default": 0, "choices": lengths, "help": "a deck of this many min"},
     }
     return rendering.command("slides", argv, run, **options)
 

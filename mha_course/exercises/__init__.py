@@ -28,7 +28,7 @@ __all__ = [
 # Every lesson imports this module once, so this is where it says how to keep answers.
 if "google.colab" in sys.modules:
     print("Colab does not keep this page: File ▸ Save a copy in Drive keeps your answers.")
-    print("What passes is also in my_attention.py, in the folder on the left. Download it, too.")
+    print("Answers that pass are also in my_attention.py, in the folder on the left: download it.")
 elif "BINDER_LAUNCH_HOST" in os.environ:
     print("Binder does not keep this page: File ▸ Download keeps your answers.")
-    print("What passes is also in my_attention.py, in the folder on the left. Download it, too.")
+    print("Answers that pass are also in my_attention.py, in the folder on the left: download it.")

@@ -4,7 +4,7 @@ Follow one answer to ``split_heads``: ``x.view(B, H, S, D)``, which forgets to t
 
 1. **Cases** (``spec.py``, ``inputs.py``). Only the exercise's own lesson is loaded. The exercise
    has cases: arguments on which answers are judged. The first here is x of shape (2, 7, 24) and H =
-   4. All its sizes differ, so exchanged axes cannot hide. Eight more have other sizes, some of them
+   4. All its sizes differ, so swapped axes cannot hide. Eight more have other sizes, some of them
    1.
 2. **Calls** (``sandbox.py``). The answer gets a copy of the arguments, and what it prints, sets or
    raises stays inside. The reference gets the same.
@@ -94,7 +94,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
         return report
     progress_store.remember(name, report.status)
     if report.status == "correct" and "ipykernel" in sys.modules:
-        from mha_course.exercises.take_home import keep  # noqa: PLC0415 (notebooks alone need it)
+        from mha_course.exercises.take_home import keep  # noqa: PLC0415 (only notebooks need it)
 
         report = replace(report, kept=keep(name, answer))
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1

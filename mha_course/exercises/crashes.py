@@ -1,4 +1,4 @@
-"""Recognise a mistake by how an answer crashes: error texts alone are often alike."""
+"""Recognise a mistake by how an answer crashes: error texts are often alike."""
 
 from __future__ import annotations
 

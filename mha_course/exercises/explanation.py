@@ -31,7 +31,7 @@ from mha_course.markup import isolate_text
 
 # Kinds of cases that together have masks of every form.
 _ALL_FORMS = [*KINDS][:4]
-# For these, the mistake's sentence alone does not say what was seen.
+# For these, the mistake's sentence does not say what was seen.
 _SEEN = (Stage.NARROW, Stage.WIDE, Stage.NO_INT, Stage.SIZES)
 _STOPS_IN_FLOAT32 = (
     "Your answer runs in float64 but stops in float32. Does it name a dtype, instead of taking it "
@@ -64,7 +64,7 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     if call.dtype == torch.float32 and rounds:
         return replace(report, message=f"{_DIFFERS_IN_FLOAT32} {fault.message}")
     if diagnosis and diagnosis[0]:
-        because = "A diagnosis that this exercise alone has gave it its name."
+        because = "It was named by a diagnosis that only this exercise has."
         return replace(report, mistake=diagnosis[0], message=diagnosis[1], because=because)
     recognised = recognise(call, wrong.outcomes)
     if recognised:

@@ -24,8 +24,8 @@ STOPPED = "stopped"  # the name of an operation that raised
 class Operation(NamedTuple):
     """A torch operation in an answer: its name, such as ``"amax"``, and its inputs.
 
-    Inputs are copies of the tensors; output is a shape, and held the number of results of this
-    shape still in memory. Those of EXITS, and STOPPED, have no output.
+    Inputs are copies of the tensors; output is a shape, and held counts the results of this
+    shape that are still in memory. Those of EXITS, and STOPPED, have no output.
     """
 
     name: str

@@ -103,7 +103,7 @@ def _agreement(mutant: Mutant, answered: Callable[[int], Outcome]) -> str:
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[Mutant]:
     """Yield pairs of mistakes in different steps that an answer may have made, in fixed order.
 
-    If one mistake alone explains one of several results, it is one of the two. If none does, both
+    If a single mistake explains one of several results, it is one of the two. If none does, both
     change the weights, and through them the result.
     """
     last = len(outcomes) - 1

@@ -56,7 +56,7 @@ class Review:
         def record(content: dict[str, Any]) -> None:
             now = self._seconds()
             history = histories(content).get(name, [])
-            if is_due(history, now):  # else another notebook has asked it meanwhile
+            if is_due(history, now):  # else another notebook has asked it in the meantime
                 reviewed = content.get("review")
                 reviews = reviewed if isinstance(reviewed, dict) else {}
                 content["review"] = reviews | {name: [*history, (now, right)]}

@@ -30,9 +30,9 @@ def seeded(seed: int) -> Iterator[None]:
 def threads(count: int) -> Iterator[None]:
     """Use a fixed number of threads inside.
 
-    Training uses one: with more, partial sums are added in another order, so the same seed could
-    give another model; and for such small tensors a second thread is slower: 80 ms per step of the
-    running example, not 60.
+    Training uses one. With more, partial sums are added in a different order, so the same seed
+    could give a different model. And for such small tensors a second thread is slower: 80 ms per
+    step of the running example, not 60.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)

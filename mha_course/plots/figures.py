@@ -69,7 +69,7 @@ def signed_colormap(dark: bool = False) -> Colormap:
 
 @cache
 def _palette_on_dark(signed: bool) -> dict[str, str]:
-    """Map each colour of a palette to that of a dark page; weights keep theirs, greys as well."""
+    """Map each colour of a palette to that of a dark page; weights and greys keep theirs."""
     steps = np.linspace(0, 1, 256)
     light = signed_colormap() if signed else mpl.colormaps["cividis"]
     dark = signed_colormap(dark=True) if signed else light
@@ -136,7 +136,7 @@ def svg(picture: Axes | Figure) -> bytes:
 
 
 def _draw_as_image(mesh: QuadMesh) -> None:
-    """Draw cells of one size as an image in the place of their shapes."""
+    """Draw cells of one size as an image instead of shapes."""
     axes: Any = mesh.axes
     corners: Any = mesh.get_coordinates()
     (left, bottom), (right, top) = corners[0, 0], corners[-1, -1]

@@ -150,7 +150,7 @@ def heatmap_tables(
 
 
 def _with_one_bar(figure: Figure, axes: Any, label: str) -> Figure:
-    """Put one colour bar in the place of those of several heatmaps."""
+    """Replace the colour bars of several heatmaps with one."""
     for ax in axes:
         ax.collections[0].colorbar.remove()
     figure.colorbar(axes[0].collections[0], ax=axes, label=label, aspect=30, pad=0.02)

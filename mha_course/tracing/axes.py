@@ -291,7 +291,7 @@ class AxisNamer:
         for factor in axis:
             if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
-            # A part is as unsure as its whole.
+            # A part is as uncertain as the whole.
             if factor.whole and self.is_unconfirmed((factor.whole,)):
                 return True
         return False

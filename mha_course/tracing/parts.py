@@ -70,7 +70,7 @@ def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> 
         if name == "H" and "C" not in names.sizes:  # the first heads give D
             names.sizes.setdefault("D", last)
         return [*map(str, sizes[:-2]), name, "D" if last == names.sizes.get("D") else "?"]
-    # A width of 4 as halves or as pairs, 4 heads in groups or as keys beside values: either way.
+    # A width of 4 as halves or as pairs, 4 heads in groups or as keys next to values: either way.
     if len(sizes) != 2 or (sizes == (2, 2) and whole.name in ("D", "H")):
         return ["?"] * len(sizes)
     if whole.name == "D" and 2 in sizes:

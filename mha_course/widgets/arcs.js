@@ -29,7 +29,7 @@ import {
 export const LEAST = 0.05;
 const LARGEST = 20; // pixels of a word
 const SMALLEST = 12;
-const NARROWEST = 16; // pixels of a word that stands upright
+const NARROWEST = 16; // pixels of an upright word
 const LONGEST = 16; // characters of a word
 const BELOW = 62; // pixels for words and their numbers
 const THICKEST = 18; // pixels of an arc whose weight is 1
@@ -84,7 +84,7 @@ class Line {
     this.middles = this.buttons.map(middle);
     return true;
   }
-  /** Say which weights stand below the words. */
+  /** Show the weights below the words. */
   mark(weights, { hidden, followed = -1, passive = false }) {
     this.buttons.forEach((button, i) => {
       const weight = weights?.[i] ?? 0;
@@ -177,7 +177,7 @@ export class Arcs {
       const d = this.two
         ? curveBetween(from, middles[j], 2, floor)
         : arcAbove(from, middles[j], floor, this.space - THICKEST);
-      const faint = weight >= LEAST / 2 ? 0.15 : 0; // NaN is not drawn, too
+      const faint = weight >= LEAST / 2 ? 0.15 : 0; // NaN is also not drawn
       const opacity = weight >= LEAST ? 0.4 + 0.5 * Math.min(weight, 1) : faint;
       const width = Math.max(1, THICKEST * weight) || 1;
       setAttributes(this.paths.children[j], { d, "stroke-width": width, opacity });

@@ -47,7 +47,7 @@ function makeField(send) {
     event.preventDefault();
     if (input.value.trim()) send("answer", input.value);
   });
-  input.addEventListener("input", () => delete field.dataset.right); // the mark was for what stood there
+  input.addEventListener("input", () => delete field.dataset.right); // the mark was for the old text
   return field;
 }
 
@@ -70,7 +70,7 @@ function makeBar(send) {
   return { bar, show };
 }
 
-/** Let a link to another lesson open it in JupyterLab itself, where its address would load all of JupyterLab anew. */
+/** Let a link to another lesson open it in JupyterLab itself, where its address would load all of JupyterLab again. */
 function openInLab(link) {
   const [, folder] = /^.*?\/lab\/.*?tree\/(.*\/)?[^/]*$/.exec(decodeURI(location.pathname)) ?? [];
   const [file] = link.getAttribute("href").split("#");
@@ -89,7 +89,7 @@ function render({ model, el }) {
   const send = (action, text) => kernel.send({ action, text });
 
   function mark(node, right, why) {
-    reason.style.minHeight = `${reason.offsetHeight}px`; // what stands below does not come up again
+    reason.style.minHeight = `${reason.offsetHeight}px`; // nothing below moves up again
     for (const answer of answers) answer.removeAttribute("aria-current");
     node.setAttribute("aria-current", "true");
     if (right === null) delete node.dataset.right;
@@ -120,7 +120,7 @@ function render({ model, el }) {
   function draw(state) {
     showButtons(state.buttons);
     const now = (state.parts ?? []).join("");
-    if (now !== brought) parts.innerHTML = brought = now; // else what somebody folded would unfold
+    if (now !== brought) parts.innerHTML = brought = now; // else folded parts would unfold
     if (state.reason) mark(answers[0], state.right, state.reason);
   }
   kernel.follow();

@@ -28,7 +28,7 @@ function buildRange({ kind, words, start = 0, low = 0, high = words.length - 1 }
   const output = make("output");
   function read() {
     const at = Number(range.value);
-    if (Math.abs(at - place(start)) <= step / 2) return start; // it may lie between two steps
+    if (Math.abs(at - place(start)) <= step / 2) return start; // it may be between two steps
     return kind === "log" ? 10 ** at : at;
   }
   function write() {
@@ -80,7 +80,7 @@ const buildText = (_, moved) => {
   field.addEventListener("input", () => moved(field.value));
   field.addEventListener("keydown", ({ key }) => key === "Escape" && field.blur());
   const show = (value) => {
-    if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
+    if (field !== document.activeElement) field.value = value; // else an answer would undo what has been typed since
   };
   return { parts: [field], show };
 };
@@ -96,7 +96,7 @@ const BUILDERS = {
   whole: buildRange,
 };
 
-/** Build a control; `moved(name, value)` is called whenever somebody moves it, `scope` names this picture. */
+/** Build a control; `moved(name, value)` is called whenever it is moved, `scope` names this picture. */
 function makeControl(spec, moved, scope) {
   const words = spec.words?.map((word) => short(word, 80)); // which may be tokens
   const report = (value) => moved(spec.name, value);

@@ -32,7 +32,7 @@ export function makeButton(name, text, action, spoken = "") {
   return node;
 }
 
-/** Write a text where another one stands. The same text again would make the browser lay out, and readers read, anew. */
+/** Write a text if it differs. The same text again would be laid out, and read aloud, once more. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -65,7 +65,7 @@ export function catchKeys(root, answer) {
     const ours = answer(event, path[0]);
     if (ours) {
       event.preventDefault();
-      event.stopImmediatePropagation(); // what holds this picture listens on the window, too
+      event.stopImmediatePropagation(); // what holds this picture also listens on the window
     } else if (!leaves(event)) event.stopPropagation();
   }
   window.addEventListener("keydown", press, true);
@@ -82,7 +82,7 @@ export function followModel(model, names, call) {
 
 const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
 
-/** A paragraph for those who listen: what is said stands in it once nothing has moved for a moment. */
+/** A paragraph for screen readers, which gets its text once nothing has moved for a moment. */
 export function makeSpeaker() {
   const node = make("p", { className: "spoken", ariaLive: "polite" });
   let timer = null;
@@ -142,7 +142,7 @@ export function short(text, most = 14) {
 const FROM_RIGHT =
   /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b][\udc00-\udfff]/;
 
-/** Shorten a word, and keep one that is read from the right from turning the words and numbers around it. */
+/** Shorten a word, and keep a right-to-left one from reordering what is around it. */
 export function isolateWord(text, most = 24) {
   const word = short(text, most);
   return FROM_RIGHT.test(word) ? `\u2068${word}\u2069` : word;

@@ -177,7 +177,7 @@ export function pointOn(node, { clientX, clientY }) {
   return { x: (clientX - left) / grown, y: (clientY - top) / grown };
 }
 
-/** Return which cell lies at a point, or which row or column the name there has; nothing elsewhere. */
+/** Return the cell at a point, or the row or column whose name is there; nothing elsewhere. */
 export function cellAt({ x, y }, { box, cell, level }, { T, S }) {
   const slant = y < box.y && !level ? ((box.y - y) * RUN) / RISE : 0; // of the names above the columns
   const within = (index, size) => (index >= 0 && index < size ? index : null);
@@ -240,7 +240,7 @@ function decimalsFor(values, { widthOfNumber, cell }) {
   });
 }
 
-/** Write the numbers into cells that are large enough; a NaN, too, unless one stands right beside it. */
+/** Write the numbers into cells that are large enough; also a NaN, unless there is one right next to it. */
 function numberTexts(cells, colours, plan) {
   const { box, cell } = plan;
   if (cell.w < 13 || cell.h < 13) return [];
@@ -268,13 +268,13 @@ function gapsBetween({ box, cell }, { rows, columns }) {
   return svg("path", { class: "gaps", d });
 }
 
-/** Return the places of names so many of which can stand side by side that none touch. */
+/** Return the places of as many names as fit side by side without touching. */
 function everyNth(names, least, size) {
   const step = Math.max(1, Math.ceil(least / size));
   return [...names.keys()].filter((i) => i % step === 0);
 }
 
-/** Draw cells on a canvas, and return what stands over it: gaps, names and numbers. */
+/** Draw cells on a canvas, and return what is drawn over it: gaps, names and numbers. */
 export function drawPicture(canvas, cells, colours, plan) {
   const { box, cell } = plan;
   paintCells(canvas, cells, colours);
@@ -290,7 +290,7 @@ export function drawPicture(canvas, cells, colours, plan) {
   ];
 }
 
-/** Mark a row, a column, or the cell where they cross: all else lies under a veil. */
+/** Mark a row, a column, or the cell where they cross: all else is veiled. */
 export function drawMarked(plan, { row, column }) {
   const across = row == null ? null : boxOf(plan, { row });
   const down = column == null ? null : boxOf(plan, { column });
@@ -304,7 +304,7 @@ export function drawMarked(plan, { row, column }) {
   ];
 }
 
-/** Return which colour is which number, and a sample of each of the marks that stand for none. */
+/** Return which colour is which number, and a sample of each mark for what is not a number. */
 export function makeLegend({ values, hidden }, { palette, low, high }) {
   const colourAt = (share) => `rgb(${rgbOf(palette[Math.round(share * 255)]).join()})`;
   const ramp = make("span", "ramp");

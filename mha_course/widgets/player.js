@@ -22,7 +22,7 @@ const SCROLLS = ["ArrowUp", "ArrowDown", "PageUp", "PageDown"];
 
 export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** Where a node is laid out. To be asked of all before anything flies: each flight makes the browser lay out anew. */
+/** Where a node is laid out. Measure all before anything flies: a flight makes the browser lay the page out again. */
 export const spotOf = (node) => [node.offsetLeft, node.offsetTop];
 
 /** Let a node fly from one spot to the other, where it is laid out; it may appear on the way. */
@@ -36,8 +36,8 @@ export function fly(node, [x, y], [left, top], timing, opacity = 1) {
 export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1] }, { duration });
 
 /**
- * What a frame plays. A position is a number: 0 is the start, and every whole number a step; what lies between two steps
- * is the motion to the second one.
+ * What a frame plays. A position is a number: 0 is the start, and every whole number a step; between two
+ * steps is the motion to the second one.
  * @typedef {object} Played
  * @property {() => number} at Where it is.
  * @property {() => number} last The step at which it ends.

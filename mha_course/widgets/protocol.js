@@ -16,7 +16,7 @@ import { answererOf } from "./without_kernel.js";
  * @property {true} [rest] Asks for the rest of a partial state.
  */
 
-/** What all widgets show where the kernel does not answer: nobody can tell a busy one from one that is gone. */
+/** Shown by all widgets if the kernel does not answer: it may be busy or gone, which cannot be told. */
 const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not to answer
 export const SETTLED = 150; // milliseconds until the kernel hears what was chosen, or is asked for the rest
@@ -25,7 +25,7 @@ export const SETTLED = 150; // milliseconds until the kernel hears what was chos
  * Follow the state of a model, and send it events. `draw(state)` is called with every new state, before the next
  * event goes out; `showTrouble(text)` with what went wrong, or nothing.
  *
- * Only one event is in flight at a time. Of those sent meanwhile, the newest replaces older ones and waits, so
+ * Only one event is in flight at a time. Of those sent in the meantime, the newest replaces older ones and waits, so
  * that events never pile up behind a slow answer; if none comes in time, the next event goes out. The rest of a state
  * that came in part is requested once nothing moves: until then it would be superseded.
  */

@@ -30,7 +30,7 @@ export class Stage {
       },
       (text) => {
         setText(this.trouble, text);
-        const bad = Boolean(text) && !text.includes("returns nothing yet"); // which is no fault
+        const bad = Boolean(text) && !text.includes("returns nothing yet"); // which is not an error
         this.trouble.classList.toggle("bad", bad);
         this.root?.querySelector("input[type=text]")?.setAttribute("aria-invalid", bad);
       },
@@ -63,7 +63,7 @@ export class Stage {
     this.saving = setTimeout(() => this.model.save_changes(), SETTLED);
   }
 
-  /** Follow the same word in other words, where it may stand elsewhere, or else one of those that are alike. */
+  /** Follow the same word in a new sentence, wherever it is now, or else one of those that are alike. */
   keepWord(before, now, alike = []) {
     const row = this.model.get("row");
     const word = before[row];

@@ -7,7 +7,7 @@ import { make } from "./dom.js";
  * @property {object[]} panels All that differ.
  * @property {[Object<string, any>, number[] | null, string, string][]} states The values of the controls; the places of
  * its panels, or null where drawing failed; its sentence; and what went wrong.
- * @property {Object<string, number>} outcomes The state after a move that sets other controls, too.
+ * @property {Object<string, number>} outcomes The state after a move that also sets other controls.
  *
  * @typedef {object} Script A function's own script.
  * @property {string} script Whose value, given the data, takes what moved and the state, and returns the next state.

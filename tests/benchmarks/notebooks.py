@@ -3,8 +3,8 @@ peak memory.
 
     python tests/benchmarks/notebooks.py
 
-Each lesson runs in a process of its own, kernel included, which is held to one CPU. The table goes
-to binder/MEASURED.md. Linux and macOS; macOS cannot hold a process to a CPU.
+Each lesson runs in its own process, kernel included, on one CPU. The table goes
+to binder/MEASURED.md. Linux and macOS; macOS cannot pin a process to a CPU.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The attention scene in a browser without a kernel, held against the numbers given."""
+"""The attention scene in a browser without a kernel, compared with the numbers given."""
 
 import io
 import re
@@ -31,7 +31,7 @@ def steps(draw):
 
 @pytest.fixture
 def show(widget_page, steps):
-    """Show the scene in a page of its own: ``show(reduced_motion="reduce")``."""
+    """Show the scene in its own page: ``show(reduced_motion="reduce")``."""
     given, options = steps
 
     def open_page(made=None, **page):
@@ -170,7 +170,7 @@ def test_words_and_heads_are_followed_by_click_menu_and_button(show):
     settle(page)
     assert state(page) == [-1, 2, 0]
     assert page.get_by_role("button", name="head 0").get_attribute("aria-pressed") == "true"
-    assert page.locator(".mha-scene b").count() == 0  # a word is no HTML
+    assert page.locator(".mha-scene b").count() == 0  # a word is not HTML
 
 
 def test_the_walk_goes_by_keys_and_keeps_them_from_the_page(show):
@@ -438,7 +438,7 @@ def test_a_sentence_is_typed_where_there_is_a_kernel(show, steps):
     assert page.locator(".trouble").inner_text() == "dog is no word of the model"
     assert not page.locator(".source").is_visible()  # it takes its place
     assert field.input_value() == "it was the grey dog"
-    page.evaluate("model.set('row', 1)")  # it is followed where it stands in the new sentence
+    page.evaluate("model.set('row', 1)")  # it is followed where it is in the new sentence
     words = ["so", "it", "was", "the", "cat"]
     page.get_by_role("button", name="Recompute").click()
     answer(page, words=words, tokens=words, trouble="", source="Yours.")

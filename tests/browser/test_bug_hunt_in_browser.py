@@ -1,4 +1,4 @@
-"""The menu of lesson 19: choosing alone accuses nobody, the button and Enter do, once each."""
+"""The menu of lesson 19: choosing does not accuse yet; the button and Enter do, once each."""
 
 ACCUSE = """from mha_course.lessons.l19_bug_hunt.hunt import accuse
 accuse(2)"""

@@ -1,4 +1,4 @@
-"""The head explorer in a browser, held against the numbers it was given."""
+"""The head explorer in a browser, compared with the numbers it was given."""
 
 import math
 import re
@@ -92,7 +92,7 @@ def test_every_cell_row_and_column_is_read_out_where_it_is_pointed_at(show, draw
 
 
 def arcs(page):
-    """Return the widths of all arcs, and the numbers that stand below words."""
+    """Return the widths of all arcs, and the numbers below words."""
     page.wait_for_timeout(300)  # until they have moved
     widths = page.locator(".mha-arcs path:not([opacity='0'])").evaluate_all(
         "nodes => nodes.map((node) => Number(node.getAttribute('stroke-width')))"

@@ -15,7 +15,7 @@ SCROLLED = "document.querySelector('.jp-WindowedPanel-outer').scrollTop"
 
 
 def run_cell(page, number):
-    """Choose a cell, as a reader does who has come to it, and run it with Shift+Enter."""
+    """Select a cell, as a reader does, and run it with Shift+Enter."""
     page.evaluate(
         """(number) => { const { content } = jupyterapp.shell.currentWidget;
              content.activeCellIndex = number; content.node.focus(); }""",

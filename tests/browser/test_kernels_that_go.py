@@ -1,4 +1,4 @@
-"""What widgets say of a kernel that is busy or gone, until it answers again."""
+"""What widgets say while the kernel is busy or gone, until it answers again."""
 
 CELL = """
 import time

@@ -86,7 +86,7 @@ def test_a_page_computes_what_python_does(projections, widget_page, monkeypatch)
     page = widget_page(lab, height=200)  # a key may scroll it
 
     def moves(move, *others):
-        """Move something, and hold what is drawn against Python's."""
+        """Move something, and compare what is drawn with Python's."""
         before = page.evaluate(DRAWN)
         move(*others)
         state = page.evaluate(STATE)

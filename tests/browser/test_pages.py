@@ -39,7 +39,7 @@ def test_a_solved_lesson_in_a_browser(path, lab_page, lab, tmp_path):
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     runs(page)
     says_correct(page, int(path.stem[:2]))
-    # what is under Deeper, too
+    # also what is under Deeper
     page.evaluate("jupyterapp.commands.execute('notebook:expand-all-headings')")
     widgets = page.query_selector_all(walking.WIDGETS)
     for widget in widgets:

@@ -1,4 +1,4 @@
-"""Reports and predictions in a JupyterLab that does not trust the notebook they are kept in."""
+"""Reports and predictions in a JupyterLab that does not trust their notebook."""
 
 import nbformat
 import pytest
@@ -100,7 +100,7 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
         typed.locator(".reason", has_text=said).wait_for()
         assert field.evaluate("field => field === document.activeElement")
     field.press("7")
-    assert not typed.locator(".field .sign").is_visible()  # the mark was for another answer
+    assert not typed.locator(".field .sign").is_visible()  # the mark was for a different answer
 
     page.evaluate(f"{KERNEL}.shutdown()")
     page.wait_for_timeout(500)
@@ -119,7 +119,7 @@ def test_a_link_to_a_lesson_opens_it_in_jupyterlab(lab_page, lab):
     page.evaluate("window.stays = true")
     page.locator("a.lesson").click()
     page.get_by_role("tab", name="00_start_here.ipynb").wait_for()
-    assert page.evaluate("window.stays")  # it was not loaded anew
+    assert page.evaluate("window.stays")  # it was not loaded again
 
 
 def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
@@ -140,7 +140,7 @@ def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
     card.locator(".mha-tracer .line.current", has_text="doubled = x * 2").wait_for()
     card.get_by_text("Your code stops after these steps.").wait_for()
     assert tracing.get_attribute("aria-disabled") == "true"
-    for width in (360 + 330, 1920):  # beside JupyterLab's file list
+    for width in (360 + 330, 1920):  # next to JupyterLab's file list
         page.set_viewport_size({"width": width, "height": 1400})
         page.wait_for_timeout(300)
         assert card.evaluate("card => card.scrollWidth <= card.clientWidth")

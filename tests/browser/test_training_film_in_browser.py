@@ -1,4 +1,4 @@
-"""The film of a training in a browser: what it shows, held against the weights it was given."""
+"""The film of a training in a browser: what it shows, compared with the weights it was given."""
 
 import browsing
 import numpy as np

@@ -1,4 +1,4 @@
-"""The course away from a clone: a notebook alone on Colab, Binder's files."""
+"""The course without a clone: a single notebook on Colab, Binder's files."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def pins(path):
 
 
 def alone(path):
-    """Return a lesson that fetches this clone, and tells at the end what it stands on."""
+    """Return a lesson that fetches this clone, and prints at the end what it runs on."""
     text = path.read_text(encoding="utf-8").replace(launch.repository(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
@@ -50,7 +50,7 @@ def alone(path):
 
 
 def run_alone(notebook, folder, **environment):
-    """Run it in a folder, and return what its last cell tells."""
+    """Run it in a folder, and return what its last cell prints."""
     client = NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}
     )

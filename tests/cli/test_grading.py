@@ -35,7 +35,7 @@ SOFTMAX = """def softmax(scores):
     e = (scores - scores.amax(-1, keepdim=True)).exp()
     return e / e.sum(-1, keepdim=True)"""
 QUERIES = SOFTMAX.replace("-1", "-2")
-TIMES_K = SOFTMAX.replace("exp()", "exp() * K")  # right where somebody has set K to 1
+TIMES_K = SOFTMAX.replace("exp()", "exp() * K")  # right if K has been set to 1
 STUB = 'def softmax(scores):\n    """Do it."""\n    ...'
 CHECK = 'check("softmax", softmax)'
 missing = confine.why_not_confined()
@@ -55,13 +55,13 @@ def notebook(*sources, kinds=(), outputs=()):
 
 
 def judged(*notebooks, is_confined=True):
-    """Judge notebooks as those of one learner, and return the rows of each."""
+    """Judge notebooks as one learner's, and return the rows of each."""
     lines, trouble = confine.run_judge(notebooks, SALT, is_confined, Event())
     return [grading.rows_of(lines, at, SALT, trouble) for at in range(len(notebooks))]
 
 
-# Correct in a notebook, so correct here. Cells are parted by a line ---, SOFTMAX and TIMES_K stand
-# for the sources above.
+# Correct in a notebook, so correct here. Cells are separated by a line ---;
+# SOFTMAX and TIMES_K are the sources above.
 HONEST = """
 ## global
 def set_up():
@@ -154,7 +154,7 @@ SOFTMAX
 @torch.compile
 SOFTMAX
 """
-# How answers come out that are not right: their cells, the status, the mistake, what is said.
+# How wrong answers come out: their cells, the status, the mistake, the message.
 FAILING = {
     "wrong": ([QUERIES], "wrong", "softmax-over-queries", "queries"),
     "untouched": ([STUB], "unattempted", "", "still empty"),
@@ -259,7 +259,7 @@ def hostile(place, port, acts):
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    """What answers reach for: a folder with a file, a port, and a socket without a file."""
+    """What answers try to reach: a folder with a file, a port, and a socket without a file."""
     monkeypatch.setenv("HIDDEN", "token")
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "kept").write_text("kept")
@@ -468,7 +468,7 @@ def test_a_run_that_is_interrupted_leaves_no_process(tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.splitlines()[-1]) == (
-        130, "mha_course: stopped. What is finished is kept; the same command goes on from there.",
+        130, "mha_course: stopped. Finished work is kept: the same command goes on from there.",
     )  # fmt: skip
     assert started
     assert not psutil.wait_procs(started, timeout=5)[1]

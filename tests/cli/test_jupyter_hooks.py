@@ -1,4 +1,4 @@
-"""What is saved of a notebook: static figures in the place of live widgets."""
+"""What is saved in a notebook: static figures instead of live widgets."""
 
 import copy
 

@@ -88,7 +88,7 @@ def has_pip(python):
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-# How it is damaged, and whether the environment must be made anew or only mended.
+# How it is damaged, and whether the environment must be remade or only mended.
 DAMAGES = {
     "pip was stopped": (lambda venv, _: (venv / "mha_course.json").unlink(), True),
     "half deleted": (lambda venv, _: next(venv.rglob("needed.py")).unlink(), True),
@@ -305,7 +305,7 @@ def test_opening_is_local_with_the_token_on(course, started, monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    """What would be started in an environment that is there; it ends with the status 3."""
+    """A stand-in for what starts in an existing environment; it ends with status 3."""
     modules = []
     monkeypatch.setattr(launch, "set_up", lambda **_: Path("python"))
     monkeypatch.setattr(

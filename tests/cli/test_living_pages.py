@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEAST = 16  # pixels of letters on a slide of 1920
 TRAIN = ("13", "15", "16", "17")  # for a minute each; other lessons have widgets of the same kinds
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
-# What of a slide is cut off, and how small its letters are, in pixels of a slide 1920 wide.
+# What is cut off on a slide, and how small its letters are, in pixels of a slide 1920 wide.
 MEASURE = """() => [...document.querySelectorAll(".stage > main > section")].map((slide) => {
   const content = slide.querySelector(".content"), stage = content.getBoundingClientRect();
   const cut = (part) => part.scrollWidth > part.clientWidth + 1
@@ -43,7 +43,7 @@ MEASURE = """() => [...document.querySelectorAll(".stage > main > section")].map
       out, least, empty: !content.children.length,
   };
 })"""
-# Keeps what a widget draws and writes, but for its controls, which show their own values.
+# Keeps what a widget draws and writes, except its controls, which show their own values.
 REMEMBER = """(place) => {
   window.drawn = (place) => {
     const copy = place.cloneNode(true);
@@ -53,7 +53,7 @@ REMEMBER = """(place) => {
   };
   window.before = drawn(place);
 }"""
-# Waits until a widget is drawn otherwise; after ten seconds, the answer is no.
+# Waits until a widget is drawn differently; after ten seconds, the answer is no.
 CHANGES = """async (place) => {
   for (let frames = 0; frames < 200; frames += 1) {
     if (drawn(place) !== before) return true;
@@ -80,7 +80,7 @@ CONTROLS = """() => {
 
 
 def check_access(page):
-    """Keys reach every control and mark it, and axe finds no fault in light or dark."""
+    """Keys reach every control and mark it, and axe finds no error in light or dark."""
     page.wait_for_timeout(1000)  # until widgets are awake and at rest
     controls = dict(page.evaluate(CONTROLS))
     reached = {}

@@ -41,7 +41,7 @@ def test_one_figure_is_made_again_and_the_others_stay(monkeypatch, tmp_path):
 
 
 def flat(figure):
-    """Return the values of a figure, in whatever lists and dicts they stand."""
+    """Return the values of a figure, whatever lists and dicts they are in."""
     if isinstance(figure, dict):
         figure = list(figure.values())
     if isinstance(figure, list | tuple):
@@ -52,7 +52,7 @@ def flat(figure):
 @pytest.mark.weekly
 @pytest.mark.parametrize("name", MADE_AGAIN)
 def test_what_ships_comes_out_again(name):
-    """But for a few of its numbers: on another processor a training may end elsewhere."""
+    """Except for a few of its numbers: on another processor, training may end differently."""
     key, within = MADE_AGAIN[name]
     made, shipped = makers.MAKERS[name].make(key), getattr(precomputed.load(), name)[key]
     pairs = list(zip(flat(made), flat(shipped), strict=True))

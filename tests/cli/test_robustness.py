@@ -1,4 +1,4 @@
-"""The course in rough hands: cells out of order, and places that lack something."""
+"""The course under rough use: cells out of order, and machines that lack something."""
 
 import contextlib
 import itertools
@@ -105,7 +105,7 @@ def course(tmp_path):
 
 
 def python(arguments, folder, *, before=(), **environment):
-    """Run Python in a folder, knowing nothing of the course, and return what it printed."""
+    """Run Python in a folder, without the course on its path, and return what it printed."""
     names = {"HOME", "SYSTEMROOT", "USERPROFILE"} & os.environ.keys()
     keep = {name: os.environ[name] for name in names}
     environment = keep | {"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"} | environment
@@ -196,7 +196,7 @@ def test_no_network_and_no_home(course, home):
 
 @pytest.fixture(scope="module")
 def bin_of_wheel(tmp_path_factory):
-    """Install a wheel of the course beside the packages that are here, and return its programs."""
+    """Install a wheel of the course next to the installed packages, and return its programs."""
     place = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", f"--wheel-dir={place}", ROOT], check=True)

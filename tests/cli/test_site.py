@@ -1,4 +1,4 @@
-"""The reading site: whole without a script, alive with one, and it asks nobody for anything."""
+"""The reading site: complete without scripts, live with them, and without outside requests."""
 
 import re
 import shutil

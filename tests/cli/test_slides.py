@@ -63,7 +63,7 @@ def open_deck(offline_page, deck):
 
 
 def number_of(page):
-    """Return the number of the slide that is shown, which the address has too."""
+    """Return the number of the slide that is shown, which is also in the address."""
     shown = page.evaluate(
         "[...document.querySelectorAll('.stage > main > section')].findIndex((one) => !one.inert)"
     )
@@ -104,7 +104,7 @@ def test_solutions_are_there_for_whoever_asks(path, deck):
     names = [exercise.name for exercise in catalogue.LESSONS[int(path.stem[:2])].exercises]
     for name in names:
         assert f"{name}(" in without
-        *_, body = source_of(name).rpartition('"""')  # the docstring's first line alone is shown
+        *_, body = source_of(name).rpartition('"""')  # only the docstring's first line is shown
         assert body.strip() not in without
         assert body.strip() in with_them
     assert "A solution of" not in without

@@ -1,4 +1,4 @@
-"""What cases of the corpus are made of: sizes, seeded weights and Case."""
+"""The parts of the corpus's cases: sizes, seeded weights and Case."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Case:
-    """An implementation, and what an honest tracer must say of it.
+    """An implementation, and what an honest tracer must say about it.
 
     ``make(B, S, C, H)`` returns fn, args; ``axes`` and ``hints(at)`` are what trace is told.
     ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated
@@ -117,12 +117,12 @@ class Case:
         }
 
     def accepts(self, variable, axes, at="different"):
-        """Tell whether the axes that a tracer gave the variable are among those expected."""
+        """Return whether the axes that a tracer gave the variable are among those expected."""
         patterns = (pattern.split() for pattern in self.expected(at)[variable].split(","))
         return any(_fits(pattern, axes, SIZES[at]) for pattern in patterns)
 
     def blames(self, line):
-        """Tell whether a warning on this line of code is on one that is at fault."""
+        """Return whether this warning is on a line that is at fault."""
         return not self.where or not set(self.where).isdisjoint(
             re.findall(r"\w+", line.split(" = ")[0])
         )
@@ -141,7 +141,7 @@ def cases(corpus):
 
 
 def size_of(name, sizes):
-    """Compute the size that a name such as 3*C or D/2 stands for, or None if it may have any."""
+    """Compute the size of a name such as 3*C or D/2, or None if any will do."""
     text = re.sub(r"[A-Za-z_]\w*", lambda match: str(sizes.get(match[0], "?")), name)
     return eval(text.replace("/", "//")) if re.fullmatch(r"[\d+*/]*\d", text) else None
 
@@ -184,7 +184,7 @@ def apart(p, linear, x):
 
 
 def finish(p, q, k, v, hidden=None):
-    """Do what is left to do when heads are apart: q, k, v are (B, H, S, D)."""
+    """Do the rest once the heads are split: q, k, v are (B, H, S, D)."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(p.D)
     if hidden is not None:
         scores = scores.masked_fill(hidden, -torch.inf)
@@ -192,7 +192,7 @@ def finish(p, q, k, v, hidden=None):
     context = weights @ v
     merged = context.transpose(1, 2).reshape(q.size(0), -1, p.C)
     out = p.o(merged)
-    return out  # noqa: RET504 - what is to be judged stands in a variable
+    return out  # noqa: RET504 - what is judged is in a variable
 
 
 def sequence_first(p):

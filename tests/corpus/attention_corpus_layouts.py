@@ -1,6 +1,6 @@
 """Right attention: heads folded into the batch, einsum, einops, odd layouts, loops."""
 
-# ruff: noqa: RET504 - what is to be judged stands in a variable
+# ruff: noqa: RET504 - what is judged is in a variable
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Right attention: models of pictures, windows, and block by block."""
 
-# ruff: noqa: RET504 - what is to be judged stands in a variable
+# ruff: noqa: RET504 - what is judged is in a variable
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def learned_query(p):
 
 
 class Mixer(nn.Module):
-    """Self-attention as models have it inside."""
+    """Self-attention as it is inside models."""
 
     def __init__(self, p):
         super().__init__()

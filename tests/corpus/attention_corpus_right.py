@@ -1,6 +1,6 @@
 """Right attention, in styles that people really use: splitting, merging and layouts."""
 
-# ruff: noqa: RET504 - what is to be judged stands in a variable
+# ruff: noqa: RET504 - what is judged is in a variable
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Right attention: masks, softmax and scale, positions, grouped heads, caches."""
 
-# ruff: noqa: RET504 - what is to be judged stands in a variable
+# ruff: noqa: RET504 - what is judged is in a variable
 
 from __future__ import annotations
 

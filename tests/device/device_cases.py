@@ -1,4 +1,4 @@
-"""The package on an accelerator: on a pretended one, and on a GPU where there is one."""
+"""The package on an accelerator: on a simulated one, and on a GPU if there is one."""
 
 import contextlib
 import copy

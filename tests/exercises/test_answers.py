@@ -1,6 +1,6 @@
-"""Every question of a page and of a review has the answer that comes out when it is tried.
+"""Every question, on pages and in reviews, has the answer that comes out when you try it.
 
-The numbers are read from the question: with others in it, another answer is right.
+Numbers are read from the question: if they change, a different answer is right.
 """
 
 import copy
@@ -66,7 +66,7 @@ def close(*pair):
 
 
 def when(holds, choice):
-    """Return a choice in words where what it says holds."""
+    """Return a choice in words if what it says holds."""
     return choice if holds else f"not: {choice}"
 
 
@@ -94,7 +94,7 @@ def raises(compute, *arguments):
 
 
 def raising(question, **names):
-    """Return the one answer to a question, whose answers are code, that raises."""
+    """Return the one answer that raises, to a question whose answers are code."""
     return only(code for code in BANK[question].answers if raises(eval, code, names))
 
 
@@ -183,12 +183,12 @@ def whose_heads(width, heads, size):
 def exchanged_values():
     before, after = attention(Q, K, V), attention(Q, K, V.flip(2))
     only_contexts = close(before[1], after[1]) and not close(before[0], after[0])
-    return when(only_contexts, "the contexts alone")
+    return when(only_contexts, "only the contexts")
 
 
 def square_weight_forgotten(*n):
     weight, x = draw(*n[:2]), draw(*n[2:])
-    return when(not close(x @ weight, x @ weight.T), "it gives other numbers")
+    return when(not close(x @ weight, x @ weight.T), "it gives different numbers")
 
 
 def projected_zero(*n):
@@ -216,7 +216,7 @@ def scores_fit(*n):
     fewer_keys = raises(lambda: q[:, :, :queries] @ k[:, :, :queries])
     always = raises(lambda: q @ k) and raises(lambda: q[0, 0] @ k[0, 0]) and fewer_keys
     holds = always and (q @ k.mT).shape[2:] == (queries, keys)
-    return when(holds, f"the {keys} of k stands where a {width} is needed")
+    return when(holds, f"k has a {keys} where a {width} is needed")
 
 
 def saturated_row(lead, *_):
@@ -552,7 +552,7 @@ def paper_gflops(tokens, heads, width, batch, *_):
 
 @torch.enable_grad()
 def flash_saved():
-    """Look at what tiled attention saves beside its inputs and its result."""
+    """Look at what tiled attention saves besides its inputs and its result."""
     q, k, v = (x.requires_grad_() for x in torch.randn(3, 2, 4, 16, 6).unbind(0))
     saved = []
 
@@ -585,7 +585,7 @@ def shares_merged(_, sum1, sum2, context1, context2):
 
 
 def handed_over():
-    """Merge what two workers hand over, each of whom attends to some of the keys."""
+    """Merge the results of two workers, each of which attends to some of the keys."""
     both = [(Q @ K[..., at, :].mT / 6**0.5, V[..., at, :]) for at in ([0, 1], [2, 3, 4])]
     maxima = torch.stack([scores.amax(-1) for scores, _ in both])
     sums = (torch.stack([scores.logsumexp(-1) for scores, _ in both]) - maxima).exp()
@@ -608,7 +608,7 @@ def residual_gradient(_):
 
 def feed_forward_reach():
     reached = token_dependence(EncoderBlock(24, 4, 96).double().feed_forward, X)
-    return when(torch.equal(reached, torch.eye(5) > 0), "its own alone")
+    return when(torch.equal(reached, torch.eye(5) > 0), "only its own")
 
 
 def where_numbers_are(width, factor):
@@ -695,7 +695,7 @@ def causal_padding():
 
 
 def loss_at_best():
-    """Ask how surprised one is who knows the grammar by heart."""
+    """Measure how surprised a reader is who knows the whole grammar."""
     mean = math.log(language_model.limit(sentences(300, "train", 0), "train"))
     return closest({"0": 0.0, "about 0.9": 0.9, "about 4.8, ln 126": math.log(126)}, mean)
 
@@ -713,7 +713,7 @@ def poor_drafts():
         speculation.speculate(model, small, CAT[:, :1], 3, torch.Generator().manual_seed(0))[1]
         for small in (model, opposite)
     )
-    return when(same_text and poor > good, "the speed alone")
+    return when(same_text and poor > good, "only the speed")
 
 
 def draft_kept(drafted, wanted):
@@ -730,7 +730,7 @@ def without_mask():
 
 
 def below_the_limit():
-    """Memorise one sentence by its newest word, and be asked for others."""
+    """Memorise one sentence by its newest word, then ask for others."""
     known, fresh = sentences(1, "train", 0), sentences(50, "train", 1)
     by_heart = language_model.bigram(known * 10_000)
     below = [

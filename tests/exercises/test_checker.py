@@ -370,7 +370,7 @@ REASONS = [
         "with `terms` replaced and `negated` replaced on all 11 inputs.",
     ),
     ("merge_heads", lambda c: torch.cat(c, dim=-1), "Its error message is"),
-    ("to_attend", lambda mask, _: mask == 0, "A diagnosis that this exercise alone has"),
+    ("to_attend", lambda mask, _: mask == 0, "a diagnosis that only this exercise has"),
     ("project", lambda x, w, b: 2 * F.linear(x, w, b), "`wrong_values` found a fault on input 1"),
     ("project", lambda x, w, b: F.linear(x, w, b).float().half(), "rule `wrong_values`"),
 ]

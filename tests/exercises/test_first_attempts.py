@@ -94,7 +94,7 @@ def into_linear(x, state, h, turned=False):
 
 
 def probing(sizes, tokens=None, differ=torch.ne):
-    """Return find_leaks with other changes, of some tokens, compared in another way."""
+    """Return find_leaks with other changes, of some tokens, compared in a different way."""
 
     def find_leaks(fn, x):
         before, leaks = fn(x), torch.zeros(x.size(1), x.size(1))
@@ -111,7 +111,7 @@ def probing(sizes, tokens=None, differ=torch.ne):
 
 
 def in_one_batch(fn, x):
-    """Change each token in a copy of its own, and hand all copies over at once."""
+    """Change each token in its own copy, and pass all copies in one batch."""
     copies = torch.stack([x] * x.size(1))
     copies[range(x.size(1)), :, range(x.size(1))] += 1
     return (fn(copies.flatten(0, 1)).view_as(copies) != fn(x)).any(-1).any(1).T
@@ -154,7 +154,7 @@ def number_by_number(mask, convention):
 
 
 def pages_by(page, number, cut=lambda pages, table, count: pages, heads=True):
-    """Return gather_pages that looks each token up by itself."""
+    """Return gather_pages that looks up each token separately."""
 
     def gather_pages(pages, table, length):
         kept = cut(pages, table, -(-length // 5))
@@ -265,7 +265,7 @@ def one_step_for_all(weights, v):
 
 
 def forgets_the_sum(weights, v):
-    """Leave the context alone, not the sum."""
+    """Keep the context, but not the sum."""
     direction = torch.linalg.svd(v.T).Vh[-1]
     step = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)
     return weights + step / 2 * direction
@@ -304,7 +304,7 @@ def one_head(x, w_q, w_k, w_v, key=lambda k: k.mT, order=1):
 
 
 def loop_over(heads, rows=lambda D, h: slice(D * h, D * h + D)):
-    """Return heads_in_a_loop that counts its heads, or cuts their rows, in another way."""
+    """Return heads_in_a_loop that counts its heads, or cuts their rows, in a different way."""
 
     def heads_in_a_loop(x, w_q, w_k, w_v, w_o, num_heads):
         contexts = []
@@ -526,7 +526,7 @@ class NeedsMask(WithoutMask):
         return x
 
 
-# Wrong in ways without a name, and what is said of them.
+# Wrong in ways without a name, and what is said about them.
 SAID = [
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x),
         "draws random numbers, as a new nn.Linear does"),
@@ -726,7 +726,7 @@ def keeps_all_blocks(q, k, v, size):
     return mixed / sum(part.sum(-1, keepdim=True) for part in parts)
 
 
-# Wrong, and once called correct.
+# Wrong answers that were once called correct.
 HOLES = [
     ("softmax", lambda z: (e := (z - z.amax(-1, keepdim=True)).exp())
         / e.detach().sum(-1, keepdim=True)),
@@ -751,7 +751,7 @@ HOLES = [
     ("masked_softmax",
         lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("split_heads", lambda x, h: "abc"),
-    # right on easy inputs alone
+    # right only on easy inputs
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1))),
     ("entropy", lambda w: -(w * w.clamp(min=1e-3).log()).sum(-1)),
     ("masked_softmax", lambda s, m: (e := s.exp() * m) / e.sum(-1, keepdim=True).clamp_min(1e-9)),
@@ -854,7 +854,7 @@ def test_a_pass_tells_of_gradients_where_all_of_them_are_compared(name, told):
 
 
 def angles_in_float32(x, positions, base=10000.0):
-    """Turn the wrong way round, with angles of float32, as most public code computes them."""
+    """Rotate in the wrong direction, with float32 angles, as most public code does."""
     rates = 1.0 / (base ** (torch.arange(0, x.size(-1), 2).float() / x.size(-1)))
     angles = torch.outer(torch.as_tensor(positions).float(), rates)
     a, b = x.chunk(2, -1)

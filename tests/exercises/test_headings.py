@@ -1,4 +1,4 @@
-"""Messages and hints send a learner to places that are there, by the words that stand there."""
+"""Messages and hints name sections that exist, in the words of their headings."""
 
 import re
 

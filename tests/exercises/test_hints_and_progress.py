@@ -1,4 +1,4 @@
-"""Hints climb a true ladder, and progress is kept, or let go, without ever being in the way."""
+"""Hints get more specific step by step, and progress is kept, or lost, without ever raising."""
 
 import dataclasses
 import doctest
@@ -33,7 +33,7 @@ SAFE = "div strong code ol li pre p table caption thead tbody tr th td"
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
-    """Run each test in a folder of its own, at the foot of all ladders, as a new session."""
+    """Run each test in its own folder, before any hint was shown, as a new session."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
     monkeypatch.setattr(progress_store, "session", progress_store.Session())
@@ -151,7 +151,7 @@ def complete(name, code):
 
 
 def complete_module(code):
-    """Write a module around the hint, which tells of one Linear what holds for all."""
+    """Write a module around the hint, which shows one Linear of the four."""
     init, forward, end = re.split(r"(?m)^# .*\n", code)[1:]
     init += "".join(init.replace("q_proj", other) for other in ("k_proj", "v_proj", "out_proj"))
     forward += forward.replace("q = ", "k = ").replace("q_proj", "k_proj")
@@ -305,7 +305,7 @@ def test_an_example_is_no_attempt():
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_a_lesson_that_is_only_run_records_no_attempt(number):
-    """The outputs of `progress()` that a lesson keeps are the same however often it is run."""
+    """The `progress()` output saved in a lesson is the same however often it is run."""
     cells = [cell.source for cell in lessons.code_cells(lessons.read(NOTEBOOKS[number]))]
     whole = [source for source in cells if source.rstrip().endswith("...")]
     stubs = {found[1] for source in whole if (found := re.match(r"(?:def|class) (\w+)", source))}

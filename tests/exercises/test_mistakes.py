@@ -1,4 +1,4 @@
-"""Every mistake is recognised, and told apart from the others and from right."""
+"""Every mistake is recognised, and distinguished from all others and from right answers."""
 
 import itertools
 import re
@@ -94,13 +94,13 @@ def test_two_mistakes_at_once_are_both_named(one, two):
         "scale-missing",
         "key-value-swapped",
         "scale-no-root",
-    )  # the one that stands first
+    )  # the one that comes first
     assert " And: " in report.message
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pair_of_mistakes_is_within_the_bound(name):
-    """What is found depends on no clock: all pairs are tried, in one order."""
+    """The result does not depend on a clock: all pairs are tried, in a fixed order."""
     for last, _ in enumerate(EXERCISES[name].first_cases):
         right = [recognise.right(name).outcome(at) for at in range(last + 1)]
         assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= recognise.MAX_PAIRS

@@ -1,4 +1,4 @@
-"""Every lesson has its questions, none is answered by its length, and a broken file says where."""
+"""Every lesson has questions, no answer is given away by its length, and errors name the line."""
 
 import json
 import re

@@ -88,7 +88,7 @@ def test_intervals_grow_and_a_wrong_answer_begins_again():
 
 
 def study(chance, seed, card=lambda shown: shown.due):
-    """Do a lesson every second day and a card each day, for two months, right by chance."""
+    """Do a lesson every second day and a card each day, for two months, with random answers."""
     dice, seen, weeks = random.Random(seed), Counter(), Counter()
     for day in range(61):
         if day % 2 == 0 and day // 2 < len(LESSONS):

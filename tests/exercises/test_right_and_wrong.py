@@ -1,4 +1,4 @@
-"""Right answers pass in other styles, in which references agree with PyTorch's own functions."""
+"""Right answers pass in other styles, and references agree with PyTorch's own functions."""
 
 import math
 
@@ -199,7 +199,7 @@ def by_log_sum_exps(maxima, sums, contexts):
 
 
 def in_float32(name):
-    """Return a right answer that computes in float32, where scores are far apart as well."""
+    """Return a right answer that computes in float32, even where scores are far apart."""
 
     def answer(*given):
         return getattr(solutions, name)(*(x.float() if is_float(x) else x for x in given))

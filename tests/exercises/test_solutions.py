@@ -97,7 +97,7 @@ def a_loop_over_heads_is_torchs_module(answers, dtype):
 
 
 def a_circuit_is_what_a_head_makes_of_the_one_token_it_sees(answers, dtype):
-    """Head h of PyTorch's module, alone with W_O, with a mask that shows one token."""
+    """Only head h of PyTorch's module, with W_O and a mask that shows one token."""
     torch.manual_seed(0)
     module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
     x = numbers(B, S, C, dtype=dtype)

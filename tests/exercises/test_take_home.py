@@ -1,4 +1,4 @@
-"""What a learner takes home: a module that holds each answer that passed, and all that it needs."""
+"""What a learner keeps: a module with each answer that passed, and everything it needs."""
 
 import ast
 import linecache
@@ -45,7 +45,7 @@ def notebook():
 
 
 def loaded(file):
-    """Import a module anew, as another notebook does."""
+    """Import a module again, as another notebook does."""
     names = {"__name__": take_home.MODULE}
     exec(compile(file.read_text(), str(file), "exec"), names)
     return names
@@ -219,7 +219,7 @@ def test_a_file_that_is_no_python_is_set_aside(notebook, file):
 
 @pytest.fixture
 def kernel(monkeypatch, tmp_path):
-    """A kernel in a folder of its own."""
+    """A kernel in its own folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MHA_COURSE_PROGRESS", raising=False)
     monkeypatch.setattr(take_home, "_in_notebook", lambda: True)

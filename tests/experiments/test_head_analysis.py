@@ -27,7 +27,7 @@ def test_tables_hold_what_the_measures_say(model, texts):
 
 
 def test_places_where_words_belong_together_in_another_way_do_not_count():
-    """Where heads look at related words alone, places explain nothing."""
+    """If heads look only at related words, positions explain nothing."""
     drawn, baseline = sentences(300, "test", seed=5), head_analysis.position_baseline
     weights = torch.zeros(1, len(drawn), 1, 15, 15)
     for n, text in enumerate(drawn):
@@ -58,7 +58,7 @@ def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
 
 
 def test_a_word_is_moved_and_its_place_stays():
-    """The two pairs lead to the word that moved and to where it stood."""
+    """The two pairs lead to the word that moved and to its old position."""
     texts = sentences(50, "test", seed=3)
     pairs = [(text, pair) for text in texts for pair in text.pairs.get("pronoun", ())]
     moved = head_analysis.move_second_word(texts, "pronoun")

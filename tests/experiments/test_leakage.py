@@ -33,7 +33,7 @@ def test_token_dependence_is_the_mask_of_one_layer(mha):
 
 
 def test_token_dependence_agrees_with_gradients():
-    """Autograd is the authority: an output that feels a token has a gradient there."""
+    """Autograd is the authority: an output that depends on a token has a gradient there."""
     torch.manual_seed(1)
     layer = nn.TransformerEncoderLayer(C, H, 32, batch_first=True, dropout=0.0)
     window = masks.causal_mask(S).triu(-2)

@@ -1,4 +1,4 @@
-"""The encoder block against PyTorch's layer; the stacks, and training that repeats itself."""
+"""The encoder block against PyTorch's layer; the stacks, and training that repeats exactly."""
 
 import copy
 

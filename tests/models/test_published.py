@@ -81,7 +81,7 @@ def test_a_text_model_gives_what_it_gives_on_eager(name, tmp_path):
         )
         assert len(masks) == mine.config.num_hidden_layers
         assert_equal(got.last_hidden_state[real], want.last_hidden_state[real])
-        rows = real[:, None].expand(-1, 4, -1)  # padding itself is no business of anybody
+        rows = real[:, None].expand(-1, 4, -1)  # what padding itself sees does not matter
         for weights, wanted in zip(got.attentions, want.attentions, strict=True):
             assert_equal(weights[rows], wanted[rows])
         if name in DECODERS:
@@ -173,11 +173,11 @@ def test_what_a_model_gives_besides_is_refused_or_taken(name, tmp_path):
     assert_equal(mine.last_hidden_state[kept], theirs.last_hidden_state[kept])
 
 
-# What a layer hands over, called directly
+# What a layer passes on, called directly
 
 
 def layer(function):
-    """Return the function that transformers calls in the place of a layer's attention."""
+    """Return the function that transformers calls as a layer's attention."""
     return functools.partial(AttentionInterface()[plug_in(function)], nn.Module())
 
 
@@ -189,7 +189,7 @@ def heads(draw):
 def test_masks_of_every_kind_become_bool(kind, draw):
     q, k, v = heads(draw)
     allowed = draw(B, 1, T, S, seed=3) > 0
-    allowed[0, 0, 2] = False  # a row that sees nothing is handed over as one that sees all
+    allowed[0, 0, 2] = False  # a row that sees nothing is passed on as one that sees all
     if kind == "one for all texts":
         allowed = allowed[:1]
     mask = allowed if kind == "bool" else additive_mask(allowed, q.dtype)

@@ -20,7 +20,7 @@ NAMES = """
     06_concatenation 07_multi_head_attention 08_masks 09_cross_attention 10_positions 11_kv_cache
     12_flash_attention 13_encoder_block 14_vision 15_language_model 16_why_many_heads
     17_what_heads_do 18_real_models 19_bug_hunt
-"""  # whoever links to a lesson counts on its name
+"""  # links to a lesson rely on its name
 EXPERIMENTS = {"19_bug_hunt"}  # lessons without an exercise
 FREE = {"nbval-ignore-output"}
 

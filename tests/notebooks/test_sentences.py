@@ -1,4 +1,4 @@
-"""What the lessons say in numbers. A number in a paragraph stands in an output of its lesson, and
+"""What the lessons say in numbers. A number in a paragraph is also in an output of its lesson, and
 nbval compares outputs; what no output shows is computed here.
 """
 

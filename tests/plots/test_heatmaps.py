@@ -61,7 +61,7 @@ def test_head_grid_shows_every_head_on_one_scale(heads):
 
 
 def texts(figure):
-    """Return each visible text of a figure that was laid out, with where it stands."""
+    """Return each visible text of a figure that was laid out, with its position."""
     FigureCanvasAgg(figure).draw()
     found = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
     axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) if not axis.get_visible()]
@@ -116,7 +116,7 @@ def test_long_and_odd_names_are_shortened_and_shown_as_they_are():
     ax = plots.heatmap(np.eye(8), queries=names)
     shown = [label.get_text() for label in ax.get_yticklabels()]
     assert shown == ["<script>", "antidisestabl…", "a⏎b", "😀", "漢字", "�", "ok"]
-    assert plots.png(ax)  # letters that the font lacks are no warning
+    assert plots.png(ax)  # letters that the font lacks give no warning
 
 
 @pytest.mark.parametrize("title", ["w" * 500, "word " * 100])
@@ -177,7 +177,7 @@ def test_hidden_zero_and_no_number_look_different():
 
 
 def test_a_grid_of_more_tokens_is_not_made_of_more_parts(draw):
-    """Each part that matplotlib draws by itself takes time: a patch for each cell took minutes."""
+    """Each part that matplotlib draws separately takes time: a patch for each cell took minutes."""
 
     def parts(tokens):
         weights = draw(12, tokens, tokens).softmax(-1)

@@ -1,4 +1,4 @@
-"""One rule for the colours of a matrix: whoever draws the same numbers has the same limits."""
+"""One rule for the colours of a matrix: the same numbers always get the same limits."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_every_picture_of_the_same_numbers_has_the_same_limits(given, expected):
     sent = explorer.state["scale"]
     assert (sent["kind"], sent["low"], sent["high"]) == expected
     picture = explorer.picture()
-    assert (type(picture).__name__ == "Figure") == (kind == "weights")  # all heads, or one alone
+    assert (type(picture).__name__ == "Figure") == (kind == "weights")  # all heads, or only one
     assert limits(picture.axes[0] if kind == "weights" else picture) == tuple(ends)
     grid = plots.head_grid(numbers)
     assert limits(grid.axes[0]) == tuple(ends)

@@ -60,7 +60,7 @@ def test_zero_is_the_neutral_of_the_page_in_the_signed_palette():
 
 
 def test_weights_keep_their_colours_on_a_dark_page():
-    """Else its greys would be turned round, and a larger weight could look smaller."""
+    """Otherwise its greys would be inverted, and a larger weight could look smaller."""
     picture = plots.svg(plots.heatmap(torch.linspace(0, 1, 64).view(8, 8))).decode()
     weights = {to_hex(color) for color in colormaps["cividis"](np.arange(256))}
     changed = {f"#{color}" for color in re.findall("--c([0-9a-f]{6}):", picture)}

@@ -78,7 +78,7 @@ def stop_clock(page):
 
 
 class Lab:
-    """A JupyterLab server on a free port, with the course on its path, in a folder of its own."""
+    """A JupyterLab server on a free port, with the course on its path, in its own folder."""
 
     def __init__(self, folder):
         self.folder, self.settings = folder / "notebooks", folder / "settings"

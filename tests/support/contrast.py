@@ -12,8 +12,8 @@ XYZ = np.array(
     ]
 )
 
-# The words in parts of a page: their ink and what lies beneath them, opacity of all that they stand
-# in included, their size and what they are, and the widget.
+# The words in parts of a page: their ink and what is beneath them, with the opacity of all
+# containers, their size and kind, and the widget.
 WORDS = """(parts) => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (color) => {

@@ -1,9 +1,9 @@
-"""Colab as far as it can be had here: its versions, and what stands for its own package."""
+"""Colab as far as it can be simulated: its versions, and a stand-in for its own package."""
 
 import subprocess
 import sys
 
-# What Colab has of what widgets stand on, and what these need that newer versions no longer do.
+# Colab's versions of the packages under widgets, and what these need unlike newer ones.
 # torch stays as it is.
 COLAB = {
     "ipywidgets": "7.7.1", "ipython": "7.34.0", "ipykernel": "6.17.1", "anywidget": "0.9.21",

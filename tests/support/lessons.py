@@ -1,4 +1,4 @@
-"""The lessons as they are kept; whoever changes one takes a copy of it."""
+"""The lessons as they are kept; a test that changes one takes a copy."""
 
 import functools
 import importlib
@@ -27,7 +27,7 @@ def prose(notebook):
 
 
 def modules_named(*names):
-    """Import the modules of these names that lie in the lessons' folders, and return them."""
+    """Import the modules with these names from the lessons' folders, and return them."""
     root = mha_course.lessons
     found = pkgutil.walk_packages(root.__path__, f"{root.__name__}.")
     wanted = [module.name for module in found if module.name.rpartition(".")[2] in names]

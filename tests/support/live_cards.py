@@ -1,4 +1,4 @@
-"""What a question or a report shows itself as where there is a kernel, without a browser."""
+"""How a question or a report is displayed with a kernel, tested without a browser."""
 
 from ipywidgets.widgets.widget import _instances
 
@@ -6,7 +6,7 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
 
 class LiveCard:
-    """The card that something shows itself as, as the browser has it."""
+    """The card that an object displays as, in the form sent to the browser."""
 
     def __init__(self, shown):
         view = shown._repr_mimebundle_()[WIDGET_VIEW]

@@ -1,4 +1,4 @@
-"""The numbers that stand in a sentence."""
+"""The numbers in a sentence."""
 
 import re
 

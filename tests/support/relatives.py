@@ -65,7 +65,7 @@ class Relatives:
         return [place for place, x in enumerate(longest) if kind(x)]
 
     def sizes(self):
-        """Return each size of the tensors of the first call, and where it stands."""
+        """Return each size of the tensors of the first call, and where it is."""
         standing = {}
         for place, x in enumerate(self.arguments[0]):
             for axis, size in enumerate(x.shape if isinstance(x, torch.Tensor) else ()):
@@ -107,7 +107,7 @@ class Relatives:
                 yield f"{form[0]} axes, {form[1]}", partial(self._with, place, ignore)
 
     def _seen(self, place):
-        """Return what stands at a place of all inputs of the checker's."""
+        """Return what is at one place in each of the checker's inputs."""
         for case in self.exercise.cases:
             arguments = case.arguments
             place = 1 if self.is_class else place
@@ -137,7 +137,7 @@ class Relatives:
         return mapped(off, result) if wrong(arguments[place].size(axis)) else result
 
     def ignored(self):
-        """Ignore an argument: take another in its place."""
+        """Ignore an argument: use a different one instead."""
         for place, x in enumerate(self.arguments[0]):
             if isinstance(x, torch.Tensor):
                 yield f"zeros {place}", partial(self._with, place, torch.zeros_like)

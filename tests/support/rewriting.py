@@ -1,4 +1,4 @@
-"""Numbers, comparisons, and wrong lines in the place of right ones."""
+"""Numbers, comparisons, and wrong lines instead of right ones."""
 
 import inspect
 import textwrap
@@ -65,7 +65,7 @@ class Largest(TorchDispatchMode):
 
 
 def fails(check, *arguments):
-    """Return whether a check fails; a slip of the wrong version's own is raised."""
+    """Return whether a check fails; an unrelated error in the wrong version is raised."""
     try:
         check(*arguments)
     except (AssertionError, RuntimeError, ValueError, IndexError, pytest.fail.Exception):

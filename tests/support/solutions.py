@@ -1,7 +1,7 @@
-"""Answers to all exercises, by name, written from the statements alone, as learners write them.
+"""Answers to all exercises, by name, written from the exercise texts only, as learners write them.
 
 They share no code with the references, so that a test or a notebook that uses them can disagree.
-Each stands by itself: its source runs where the imports below have run.
+Each is self-contained: its source runs once the imports below have run.
 """
 
 import math

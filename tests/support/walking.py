@@ -41,7 +41,7 @@ RUN = """() => Promise.race([
 FIND = """(root, controls) => [root, ...root.querySelectorAll(controls)].filter((node) =>
   node.matches(controls) && node.checkVisibility({ visibilityProperty: true }) && !node.disabled
     && node.getAttribute('aria-hidden') !== 'true')"""
-# What is under the keys: is it seen to be, which control is it, and in which widget?
+# What has the focus: can that be seen, which control is it, and in which widget?
 FOCUSED = """(widgets) => {
   const node = document.activeElement, track = node.querySelector('.track');
   const near = [node, node.parentElement, node.nextElementSibling, track].filter(Boolean);
@@ -103,7 +103,7 @@ def settle(page, seconds=300):
 
 
 def troubles(page):
-    """Return what widgets complain of, and what the page shows where a widget cannot be drawn."""
+    """Return what widgets complain about, and what the page shows if a widget cannot be drawn."""
     return page.evaluate(
         """() => [...document.querySelectorAll(
              ':is(.mha-lab, .mha-heads, .mha-card) .trouble, .widget-html p')]

@@ -1,4 +1,4 @@
-"""How each widget is made, and how a browser moves it: for every test that looks at all of them."""
+"""How each widget is made, and how a browser moves it: for every test that covers all of them."""
 
 import functools
 import inspect
@@ -54,14 +54,14 @@ def call_of(lab):
 
 @functools.cache
 def space():
-    """Return the names that the calls below stand in."""
+    """Return the names that the calls below are in."""
     names = {}
     exec(START, names)
     return names
 
 
 def make(name):
-    """Make a widget as its case says."""
+    """Make the widget of a case."""
     return eval(CASES[name][0], space())
 
 

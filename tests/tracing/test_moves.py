@@ -1,4 +1,4 @@
-"""Moves make no new numbers: they are run again on places, which tell names, orders and cuts."""
+"""Moves make no new numbers: rerun on positions, they show names, orders and cuts."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_a_tensor_that_no_memory_holds_is_followed():
     assert found.steps[-1].axes == ("B", "S", "?")
 
 
-# Two axes of the same size, and the same factors in another order
+# Two axes of the same size, and the same factors in a different order
 
 
 def folded(x):
@@ -77,7 +77,7 @@ def beside_copies(copy):
 
 TEXTS = (torch.randn(B, S, C), torch.rand(B, S, S) > 0.5), ("B S C", "B T S")
 PICTURES = (torch.randn(B, 8, 12, D),) * 2, ("B Y X D",) * 2
-ORDERS = {  # the right program, the wrong one, and what is said of that
+ORDERS = {  # the right program, the wrong one, and what is said about it
     "mask": (
         hidden(lambda m: m.repeat_interleave(H, 0)),
         hidden(lambda m: m.repeat(H, 1, 1)),

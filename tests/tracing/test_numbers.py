@@ -13,7 +13,7 @@ ROOT = D**0.5
 
 
 def attention(scale=lambda q: q / ROOT, scaled=lambda s: s, masked=lambda s: s, after=lambda w: w):
-    """Return attention with other steps in the place of its own."""
+    """Return attention with some of its steps replaced."""
 
     def attend(q, k, v):
         scores = masked(scaled(scale(q) @ k.mT))

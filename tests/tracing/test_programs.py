@@ -1,7 +1,7 @@
 """Short programs, right and wrong: the wrong ones get a warning or a question, the right ones no
 warning.
 
-Attention as people write it, whole and with the commonest mistakes, is in the corpus
+Attention as people write it, whole and with the most common mistakes, is in the corpus
 (test_on_corpus).
 """
 
@@ -34,7 +34,7 @@ def qkv(x, heads=H):
 
 
 def of_heads(fn, heads=H):
-    """Return a program that hands q, k and v over, and what else it is given."""
+    """Return a program that passes on q, k and v, and whatever else it is given."""
     return lambda x, *others: fn(*qkv(x, heads), *others)
 
 

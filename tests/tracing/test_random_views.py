@@ -28,7 +28,7 @@ def program(seed):
             for _ in range(8)]  # fmt: skip
 
     def run(x):
-        lengths = [[size] for size in x.shape]  # what each axis was merged of
+        lengths = [[size] for size in x.shape]  # what each axis was merged from
         for kind, one, other in plan:
             at, to = int(one * x.dim()), int(other * x.dim())
             if kind == "move":

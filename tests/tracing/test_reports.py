@@ -1,4 +1,4 @@
-"""What a trace tells as text and HTML: where code stands, what is folded, what is guessed."""
+"""What a trace shows as text and HTML: where code is, what is folded, what is guessed."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ D = C // H
 
 
 class Layers(nn.Module):
-    """Attention, added to the stream; as often as is asked for."""
+    """Attention, added to the stream a given number of times."""
 
     def __init__(self, number, *, other=None):
         super().__init__()
@@ -31,7 +31,7 @@ class Layers(nn.Module):
 
 
 def swap(x):
-    """Unfold heads and sentences in the wrong order, and merge what comes of it."""
+    """Unfold heads and sentences in the wrong order, and merge the result."""
     folded = x.flatten(0, 1)
     swapped = folded.view(H, B, S, D)
     return swapped.permute(0, 2, 1, 3).reshape(B, S, C)

@@ -1,4 +1,4 @@
-"""What a trace says of single operations and of whole modules, and how it reports it."""
+"""What a trace reports about single operations and whole modules."""
 
 import copy
 import functools
@@ -618,7 +618,7 @@ def test_heads_are_read_from_a_declared_number(x):
         "?",
         "?",
     )
-    odd = trace(lambda x, num_heads: x * 2, x, 7, axes="B S C")  # it will be told by its own error
+    odd = trace(lambda x, num_heads: x * 2, x, 7, axes="B S C")  # its own error tells
     assert "H" not in odd.sizes
 
 
@@ -770,7 +770,7 @@ def chain(x, living):
 
 
 def test_no_tensor_is_kept(x):
-    """What is gone leaves its id and its memory to others, which must mix up nothing."""
+    """A freed tensor's id and memory are reused, which must not confuse anything."""
     plain, traced = [], []
     chain(x, plain)
     found = trace(chain, x, traced, axes="B S C")
@@ -792,7 +792,7 @@ def with_others(x, number):
 
 
 def calls_of(run, *arguments):
-    """Count the calls of functions, those of C included."""
+    """Count the calls of functions, including those in C."""
     calls = 0
 
     def count(frame, event, _):
@@ -811,7 +811,7 @@ def calls_of(run, *arguments):
     ("run", "number"), [(lambda x, n: trace(deep, x, n), 50), (with_others, 300)]
 )
 def test_work_grows_with_the_number_of_steps(run, number, x):
-    """Calls in calls, and tensors that nobody named, once took the square of their number."""
+    """Nested calls, and unnamed tensors, once took time quadratic in their number."""
     run(x, number)  # what is looked up once
     assert calls_of(run, x, 4 * number) < 5 * calls_of(run, x, number)
 
@@ -940,10 +940,10 @@ def test_the_letters_of_other_people(axes, sizes, expected, x):
 @pytest.mark.parametrize(
     ("axes", "shape", "expected"),
     [
-        ("b n h d", (2, 5, 3, 4), "B n H D"),  # of a head, where heads stand beside it
+        ("b n h d", (2, 5, 3, 4), "B n H D"),  # of a head, with heads next to it
         ("b n heads d", (2, 5, 3, 4), "B n H D"),
         ("b n d", (2, 5, 12), "B n C"),
-        ("h w", (5, 7), "Y X"),  # a picture, with nothing beside
+        ("h w", (5, 7), "Y X"),  # a picture, with nothing next to it
         ("B C H W", (2, 3, 5, 7), "B C Y X"),
     ],
 )
@@ -1328,7 +1328,7 @@ def test_sums_of_keys_and_values_are_no_scores(heads):
         "hidden_size": 24},
         (2, 3, 12, 12), "B C H W",
         {"conv2d": "B C Y/4 X/4", "flatten": "B C Y/4*X/4", "cat": "B S C", "softmax": "B H T S"})
-       for name in ("vit", "deit")],  # with one and with two tokens that are no patches
+       for name in ("vit", "deit")],  # with one and with two tokens that are not patches
      ("distilbert", {"vocab_size": 97, "n_layers": 1, "n_heads": 4, "dim": 24}, (2, 7), "B S",
       {"embedding": "1 S C", "softmax": "B H T S"})],
 )  # fmt: skip

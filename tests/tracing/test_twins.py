@@ -1,4 +1,4 @@
-"""Programs that get a remark, each beside a right one that is like it and must get none."""
+"""Programs that get a remark, each with a similar right one that must get none."""
 
 import pytest
 import torch
@@ -144,7 +144,7 @@ def placed(move):
 
 
 def from_a_table(read):
-    """Return attention with a bias that is looked up, head by head, and then read so."""
+    """Return attention with a bias that is looked up head by head."""
 
     def attend(x, table, index):
         q = nn.Linear(C, C)(x).unflatten(-1, (H, D)).transpose(1, 2)

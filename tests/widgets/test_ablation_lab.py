@@ -42,7 +42,7 @@ def test_the_lab_says_what_the_ablated_model_guesses(layer, off, label):
 
 
 def guesses(model, sentence):
-    """Return the probability of every word in the place of the mask, by the model's own forward."""
+    """Return the probability of every word at the mask, from the model's own forward."""
     ids, _ = example.encode([sentence.split()])
     probabilities = model(ids)[0, sentence.split().index("<mask>")].softmax(-1)
     return dict(zip(vocabulary(), probabilities.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""What the head explorer sends to a browser, and what it makes of bad input."""
+"""What the head explorer sends to a browser, and how it handles bad input."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def test_every_cell_comes_whole(draw, shape):
     head, facts, cells, _ = opened(explorer.state)
     four = given.float().reshape(-1, *(1, *shape)[-3:]).numpy()
     assert head["shape"] == list(four.shape)
-    if four.shape[1] > 1:  # the average stands last
+    if four.shape[1] > 1:  # the average is last
         four = np.concatenate([four, four.mean(1, keepdims=True)], 1)
     wanted = four.reshape(-1, *shape[-2:])
     assert head["slots"] == four.shape[1]
@@ -123,7 +123,7 @@ def test_entropy_is_the_mean_over_rows_that_see_something(draw):
     mask = causal_mask(6).clone()
     mask[2] = False
     given = torch.where(mask, draw(3, 6, 6), -math.inf).softmax(-1)
-    given = given.nan_to_num(1 / 6)  # what sees nothing is even
+    given = given.nan_to_num(1 / 6)  # a row that sees nothing counts as even
     _, facts, *_ = opened(HeadExplorer(given, mask=mask).state)
     for head, fact in zip(given, facts, strict=False):
         rows = torch.distributions.Categorical(head[[0, 1, 3, 4, 5]]).entropy()
@@ -331,7 +331,7 @@ def test_what_goes_wrong_is_shown_and_the_picture_stays(function, trouble):
     before = explorer.state
     assert before["source"] == "These numbers are the course's."
     assert opened(before)[2][0].tolist() == np.eye(2).tolist()
-    assert trouble in explorer.state["trouble"]  # it is called at the start, too
+    assert trouble in explorer.state["trouble"]  # it is also called at the start
     shown = ask(explorer, temperature=2.0)
     assert trouble in shown
     assert "\n" not in shown
@@ -433,7 +433,7 @@ def test_the_caption_says_what_the_followed_word_attends_to():
     explorer.head = 2
     assert "in the average of heads" in explorer.text
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
-    assert hidden.text.endswith("in this head there is no number to be seen.")
+    assert hidden.text.endswith("in this head there is no number to show.")
 
 
 def test_without_words_the_caption_names_the_largest_number_that_can_be_seen(draw):
@@ -442,7 +442,7 @@ def test_without_words_the_caption_names_the_largest_number_that_can_be_seen(dra
     explorer = HeadExplorer(given, mask=causal_mask(3), head=1)
     assert explorer.text.endswith("in head 1 the largest number is 0.80, from “2” to “1”.")
     explorer.head = 0
-    # “0” sees itself alone
+    # “0” sees only itself
     assert explorer.text.endswith("in head 0 the largest number is 0.10, from “1” to “0”.")
     scores = HeadExplorer(draw(3, 3) * 9, queries=["it", "was", "sat"])
     assert "the largest number is" in scores.text

@@ -1,4 +1,4 @@
-"""The labs tell the truth: every control is moved, and held against PyTorch."""
+"""The labs tell the truth: every control is moved, and compared with PyTorch."""
 
 import json
 import math

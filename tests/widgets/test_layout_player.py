@@ -1,4 +1,4 @@
-"""The layout player tells where every number lies, as torch's own views and copies do."""
+"""The layout player shows where every number is, as torch's own views and copies do."""
 
 import itertools
 import math
@@ -230,13 +230,13 @@ STRIP = """(lane) =>
 
 @pytest.fixture
 def show(widget_page):
-    """Show a player in a page of its own, without motion: ``show(player, width=1280)``."""
+    """Show a player in its own page, without motion: ``show(player, width=1280)``."""
     return partial(widget_page, capture=True, reduced_motion="reduce")
 
 
 @pytest.mark.parametrize("name", ["split", "merge", "wrong"])
 def test_the_cells_stand_where_the_axes_say(show, name):
-    """Numbers stand from left to right, and rows below one another, in every box."""
+    """In every box, numbers go from left to right, and rows from top to bottom."""
     shape, moves = CHAINS[name]
     x = counted(*shape)
     page = show(LayoutPlayer(trace(follow(moves), x)))

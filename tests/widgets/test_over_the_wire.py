@@ -32,12 +32,12 @@ def test_every_widget_has_a_case():
 
 @pytest.fixture(scope="module", params=["here", pytest.param("Colab", marks=pytest.mark.elsewhere)])
 def folder(request):
-    """What comes before the installed packages: nothing, or those of Colab's versions."""
+    """The packages that come before the installed ones: none, or Colab's versions."""
     return None if request.param == "here" else request.getfixturevalue("colab_versions")
 
 
 class Kernel:
-    """A kernel, and what a front end says to it."""
+    """A kernel, and the messages a front end sends to it."""
 
     def __init__(self, folder):
         path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))

@@ -24,7 +24,7 @@ def panel():
 
 
 def ask(panel, number=1, **moved):
-    """Do what the browser does where a control moves: it sends the place of a value."""
+    """Do what the browser does when a control moves: it sends the index of a value."""
     panel.event = {"serial": number, "moved": moved}
 
 
@@ -70,7 +70,7 @@ def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
 
 
 def test_moves_in_other_threads_are_drawn_in_the_main_one():
-    """JupyterLab reports controls in a thread of their own, while the main one may be drawing."""
+    """JupyterLab reports controls in a separate thread, while the main one may be drawing."""
     made = []
 
     def note(size):
@@ -84,7 +84,7 @@ def test_moves_in_other_threads_are_drawn_in_the_main_one():
         panel = Panel(note, size=range(51))
         thread = threading.Thread(target=ask, args=(panel,), kwargs={"size": 40})
         thread.start()
-        thread.join()  # as while the main thread draws
+        thread.join()  # as happens while the main thread draws
         assert [size for size, _ in made] == [0]
         await asyncio.sleep(0)
         await asyncio.to_thread(ask, panel, 2, size=50)

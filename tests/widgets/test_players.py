@@ -21,7 +21,7 @@ def steps(x):
 
 
 def hostile(evil=EVIL, given=EVIL):
-    """Make a trace in which every word comes from someone who means harm."""
+    """Make a trace in which every word is hostile."""
     common = {
         "dtype": torch.float32,
         "device": torch.device("cpu"),
@@ -94,7 +94,7 @@ def test_keys_step_and_go_no_further(page, last):
     for key, to in (("Enter", 2), ("ArrowLeft", 1), (" ", 2)):
         page.keyboard.press(key)
         assert now(page) == to
-    for key in ("a", "Control+ArrowLeft", "Tab"):  # the first is nobody's, the others are not ours
+    for key in ("a", "Control+ArrowLeft", "Tab"):  # not keys of the player
         page.keyboard.press(key)
     assert page.evaluate("leaked") == ["End", "Control", "ArrowLeft", "Tab"]
     assert now(page) == 2
@@ -131,7 +131,7 @@ def test_it_plays_to_the_end_and_from_the_start_again(page, last):
     assert now(page) == 0
     page.clock.run_for(700)
     assert now(page) == 1
-    page.get_by_role("button", name="Next").click()  # who steps has stopped it
+    page.get_by_role("button", name="Next").click()  # stepping has stopped it
     page.clock.run_for(5000)
     assert now(page) == 2
 

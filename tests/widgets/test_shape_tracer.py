@@ -56,7 +56,7 @@ def test_a_call_that_stopped_and_one_without_steps():
 
 @pytest.fixture
 def show(widget_page):
-    """Show a trace in a page of its own: ``show(trace, width=1280)``."""
+    """Show a trace in its own page: ``show(trace, width=1280)``."""
     return lambda made, **options: widget_page(ShapeTracer(made), **options)
 
 
@@ -104,7 +104,7 @@ def test_the_facts_of_a_step(show, reference):
         "2,400 FLOPs (multiply-add = 2)",
     ):
         assert words in facts
-    assert "2 copies that nobody wrote" in facts
+    assert "2 hidden copies" in facts
     go(page, 2)
     facts = page.locator(".facts").inner_text()
     assert "view: same memory, strides (120, 6, 24, 1)" in facts

@@ -112,7 +112,7 @@ def train_with(
     """Train the running example's model with its scores divided by this number, not √D; return it
     and all losses.
 
-    Everything else is equal: the start, the sentences, the hidden words.
+    Everything else is equal: the initial weights, the sentences, the hidden words.
     """
     model = example.new_model(seed)
     for block in model.blocks:

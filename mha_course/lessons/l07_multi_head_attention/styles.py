@@ -183,7 +183,7 @@ FIND = {
     "PermuteView": (
         "view and permute, as in vision code",
         "the line that undoes permute(0, 2, 1, 3), and with what.",
-        "merged = … with the same permute(0, 2, 1, 3): exchanging two axes twice changes nothing.",
+        "merged = … with the same permute(0, 2, 1, 3): swapping two axes twice changes nothing.",
     ),
     "FusedQKV": (
         "one Linear of width 3C",

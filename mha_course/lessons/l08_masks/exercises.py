@@ -379,7 +379,7 @@ EXERCISES = [
     ),
     Exercise(
         masks.causal_mask_for_cache,
-        "The first new token is at position total - new. Which keys are there or before it?",
+        "The first new token is at position total - new. Which keys are at or before it?",
         "`tril` takes a second argument, which moves the diagonal. The last row must see "
         "everything: the triangle is aligned at the bottom right.",
         "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the "

@@ -1,4 +1,4 @@
-"""English and Endish, a made-up language with another word order.
+"""English and Endish, a made-up language with a different word order.
 
 Endish has no articles, and puts the adjective after its noun, the verb at the end and the time word
 first. Each Endish word stands for one English word, so the right alignment of a translation is

@@ -79,8 +79,8 @@ class Translator(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         d_model = 48
-        # The order of these lines fixes the random draws: another order gives another untrained
-        # model.
+        # The order of these lines fixes the random draws: a different order gives a different
+        # untrained model.
         self.source_words = nn.Embedding(len(SOURCE), d_model)
         self.source_positions = nn.Embedding(MAX_SOURCE, d_model)
         self.target_words = nn.Embedding(len(TARGET), d_model)

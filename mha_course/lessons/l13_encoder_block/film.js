@@ -47,7 +47,7 @@ function makeCurves(title, count, steps) {
   const heading = make("b", "", title);
   const picture = svg("svg", size, axes, top, zero, last, ...lines, now);
   const x = (step) => LEFT + (step / steps) * (WIDE - LEFT - 6);
-  /** Draw a line of numbers, one every so many steps; `high` is the number at the top. */
+  /** Draw a line of numbers, one for every `every` steps; `high` is the number at the top. */
   function draw(line, values, every, high) {
     top.textContent = high;
     const y = (value) => 5 + (1 - value / high) * (TALL - BELOW - 6);

@@ -118,7 +118,7 @@ def in_words(number: int, head: Head) -> str:
 
 
 def _mistake_of(first: Head, second: Head, exchanged: set[str]) -> str | None:
-    """Name the mistake of two heads; exchanged is where they look with w_q and w_k exchanged."""
+    """Name the mistake of two heads; exchanged is where they look with w_q and w_k swapped."""
     sees = {first.sees, second.sees}
     if first.sees == second.sees and first.sees in (A, B):
         return "same-place-twice"

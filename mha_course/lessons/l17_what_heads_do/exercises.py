@@ -54,7 +54,7 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
-ROUNDING = 1e-6  # tolerance for weights below 0 and sums beside 1
+ROUNDING = 1e-6  # tolerance for weights below 0 and sums other than 1
 # some weight of a row must move this far; the reference moves one 20 times as far
 MOVED = 1e-3
 
@@ -128,7 +128,7 @@ def _not_other_weights(
     if unmoved.any():
         rows = ", ".join(str(row) for row in unmoved.nonzero().flatten().tolist())
         return "rows-left", (
-            f"You left rows unchanged that can move: {rows}. {ROWS['rows-left'].why}"
+            f"Some rows can move, but you left them unchanged: {rows}. {ROWS['rows-left'].why}"
         )
     return "context-moved", (
         f"You returned weights, but they move the context by up to {moved:.2g}. "
@@ -312,7 +312,7 @@ EXERCISES = [
         drawn=_drawn_contributions,
         allows=("no gradient",),
         axes="H T S",
-        done="You can tell what a head attends to from what it brings. Where is the largest "
+        done="You can separate what a head attends to from what it brings. Where is the largest "
         "weight not the largest contribution?",
     ),
     Exercise(

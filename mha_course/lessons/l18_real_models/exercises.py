@@ -85,7 +85,7 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
 
 
 def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
-    """Return to_half_split that exchanges two axes of the split rows, where heads may come
+    """Return to_half_split that swaps two axes of the split rows, where heads may come
     elsewhere.
     """
 
@@ -98,7 +98,7 @@ def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
 
 
 def _without_diagonal(fill: float) -> dict[str, Any]:
-    """Hide the diagonal as well, and leave the fully masked row as it is."""
+    """Also hide the diagonal, and leave the fully masked row as it is."""
     return {
         "mask": lambda m, z: m.tril(-1),
         "hide": lambda z, m: z.masked_fill(~m, fill),

@@ -156,7 +156,7 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
         hidden_ids = number[hidden.clamp(min=0)].where(hidden >= 0, -100)
         targets = F.pad(hidden_ids, (1, 2), value=-100)  # (B, S)
-        ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
+        ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place after the words
         stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
         ids[:, 0] = cls
         ids = ids.scatter(1, ends, stop).scatter(1, ends + stops, sep)  # (B, S)

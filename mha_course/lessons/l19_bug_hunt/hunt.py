@@ -299,7 +299,7 @@ def telling(suspect: Case) -> dict[str, Reading]:
 
 
 def _acquittal(suspect: Case, name: str, repeated: bool) -> str:
-    """Say which probe's number speaks against a choice."""
+    """Say which probe's number contradicts a choice."""
     if name == INNOCENT:
         probe = next(iter(telling(suspect)))
         advice = f": try the probe `{probe}`." if repeated else ". Which probes have you not tried?"
@@ -321,7 +321,7 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
     """
     with_mistake, observed = _readings(replace(suspect, _names=(name,))), _readings(suspect)
     calls = [call for call in CALLS if with_mistake[call].pattern != observed[call].pattern]
-    # Best is a plain call that finds this mistake but nothing here, then one that finds the case's.
+    # The best is a plain call that finds this mistake but nothing here, then one that finds the case's.
     calls.sort(key=lambda call: (call not in PLAIN, observed[call].finds, with_mistake[call].finds))
     two = len(suspect._mistakes) > 1
     for call in calls:
@@ -443,7 +443,7 @@ class Trial:
 def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
     """Try a probe on right modules, which must pass, and on a sheet's twelve cases.
 
-    Args: probe takes a module and returns a number that should be 0, or True or a text if something
+    Args: probe takes a module and returns a number that should be 0, or True or a string if something
         is wrong.
     """
     right = [((), sizes) for sizes in SIZES] + [((name,), SIZES[0]) for name in INNOCENTS]
@@ -461,7 +461,7 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
             )
         if isinstance(result, tuple | list | dict):
             kind = type(result).__name__
-            return Trial(f"The probe returns a {kind}: return a number, True or a text.")
+            return Trial(f"The probe returns a {kind}: return a number, True or a string.")
         if _accuses(result):
             kind = "a right module, written in another way," if names else "a right module"
             meaning = ", which means that something is wrong" if result is True else ""
@@ -474,8 +474,8 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
     if caught or any(_stops_or_accuses(probe, suspect) for suspect in mistaken):
         return Trial("", caught)
     return Trial(
-        f"This probe cannot fail: it lets right modules pass, and each of the {len(SINGLE)} "
-        "mistakes, too. Does it compare something with itself, or change nothing that counts?"
+        f"This probe cannot fail: it lets right modules pass, and also each of the {len(SINGLE)} "
+        "mistakes. Does it compare something with itself, or change nothing that counts?"
     )
 
 

@@ -36,7 +36,7 @@ class ProbeLab(Lab):
         verdict = (
             "No right module gives this number."
             if reading.finds
-            else "A right module gives this number, too: this probe finds nothing here."
+            else "A right module also gives this number: this probe finds nothing here."
         )
         panel = table(reading.label, ("", call), rows)
         return (panel,), f"For case {case}, {call} returns {reading.written}. {verdict}"

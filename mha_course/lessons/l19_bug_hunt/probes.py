@@ -147,7 +147,7 @@ def alone(module: CausalAttention) -> Reading:
     singles = [module(*pair) for pair in zip(x.split(1), mask.split(1), strict=True)]
     real = mask[..., None]
     off = difference(torch.cat(singles).where(real, 0.0), module(x, mask).where(real, 0.0))
-    return Reading(off, "sentences in a batch against alone")
+    return Reading(off, "sentences in a batch against each on its own")
 
 
 @probe
@@ -155,7 +155,7 @@ def lengths(module: CausalAttention) -> Reading:
     """Cut the last three of seven tokens off (lesson 15)."""
     x = tokens(module)
     off = difference(module(x)[:, :4], module(x[:, :4]))
-    return Reading(off, "first four outputs, with seven tokens against with four")
+    return Reading(off, "first four outputs of seven tokens against those of four")
 
 
 @probe
@@ -337,7 +337,7 @@ def divisor(module: CausalAttention, by: float | None = None) -> Reading:
 
 @probe
 def exchange(module: CausalAttention) -> Reading:
-    """Exchange a group's query heads, and W_O's columns for them (lesson 6)."""
+    """Swap a group's query heads, and W_O's columns for them (lesson 6)."""
     twin = copy.deepcopy(module)
     heads = module.num_heads
     width = torch.arange(module.q_proj.in_features)
@@ -347,7 +347,7 @@ def exchange(module: CausalAttention) -> Reading:
     twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
     return Reading(
-        difference(twin(x), module(x)), "outputs after heads are exchanged, against before"
+        difference(twin(x), module(x)), "outputs after heads are swapped, against before"
     )
 
 

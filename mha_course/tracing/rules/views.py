@@ -1,4 +1,4 @@
-"""Names in views, which show all or some of the same numbers, perhaps in another order.
+"""Names in views, which show all or some of the same numbers, perhaps in a different order.
 
 Such a call makes no new numbers, so it needs no rule. It runs again on a tensor without memory,
 whose strides show where each axis of the result came from.

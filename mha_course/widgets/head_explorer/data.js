@@ -48,7 +48,7 @@ export function readMaps(state) {
     const mapOf = (cells) => cells?.subarray(start, start + T * S);
     return { rows: T, columns: S, values: mapOf(numbers), hidden: mapOf(hidden) };
   }
-  /** Return a map, of a large one every so many rows and columns. */
+  /** Return a map; of a large one, only some rows and columns. */
   function thumbnail(at) {
     const step = Math.ceil(Math.max(T, S) / THUMBNAIL);
     if (step === 1) return matrix(at);

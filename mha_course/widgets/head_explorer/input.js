@@ -1,4 +1,4 @@
-// Pointer and keyboard: hovering and choosing. `explorer` is that of widget.js.
+// Pointer and keyboard: hovering and choosing. `explorer` is defined in widget.js.
 
 import { cellAt, neighbour, pointOn } from "../matrix.js";
 

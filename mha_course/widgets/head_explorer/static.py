@@ -32,7 +32,7 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     place = _name(maps, layer, slot, "the average of heads")
     largest = maps.largest(layer, slot)
     if largest is None:
-        return f"{counted}; in {place} there is no number to be seen."
+        return f"{counted}; in {place} there is no number to show."
     queries, keys = map(numbered, maps.tokens_of(layer))
     weights = np.where(maps.hidden[layer, slot], 0, maps.numbers[layer, slot])
     best = [key for key in np.argsort(-weights[row])[:3] if weights[row, key] >= LEAST]

@@ -37,7 +37,7 @@ export class Suggestions {
     this.change(others[Math.floor(Math.random() * others.length)]);
   }
 
-  /** Return the words that can stand in the place of one, itself among them. */
+  /** Return the words that can replace one, including itself. */
   classOf(word) {
     return this.spec.classes.find((group) => group.includes(word)) ?? [word];
   }

@@ -35,7 +35,7 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
   return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${isolateWord(names[i])} ${number(value(i))}`).join(", ")}`;
 }
 
-/** Write what lies under the pointer: a cell with its words, or a row or column. */
+/** Write what is under the pointer: a cell with its words, or a row or column. */
 export function readoutOf(maps, at, place) {
   const [tokens, cells] = [maps.tokens[at.layer], maps.matrix(at)];
   if (place.row == null || place.column == null)
@@ -63,7 +63,7 @@ export function notesOf(maps, at) {
   return notes;
 }
 
-/** Write what stands under a small picture: its entropy, or that its rows are no distribution. */
+/** Write the text under a small picture: its entropy, or that its rows are not distributions. */
 export function entropyText(maps, at) {
   const { entropy, sums } = maps.facts(at);
   if (entropy !== null) return `${maps.R > 1 ? "" : "entropy "}${number(entropy)}`;

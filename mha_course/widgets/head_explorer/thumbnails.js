@@ -35,7 +35,7 @@ export function markThumbs(thumbs, maps, shown) {
     const { entropy } = maps.facts(at);
     const chosen = shown.layer === at.layer && shown.slot === at.slot;
     const label = `${nameOf(maps, at)}${entropy === null ? "" : `, entropy ${number(entropy)}`}`;
-    if (node.title === label && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
+    if (node.title === label && node.ariaPressed === `${chosen}`) continue; // what is rewritten is laid out again
     node.ariaPressed = chosen;
     node.tabIndex = chosen ? 0 : -1;
     node.title = label;

@@ -26,7 +26,7 @@ import { unfold } from "./unfold.js";
  * @typedef {{ moved: Object<string, any> }} ExplorerEvent
  */
 
-const WIDE = 700; // pixels from which many small pictures, or those of a large table, stand beside it
+const WIDE = 700; // from this width on, many small pictures, or those of a large table, are next to it
 const SENTENCE = 262; // pixels of a sentence and its arcs, and of the table to which they unfold
 const TALLEST = 344; // of any other table; one that is higher scrolls
 const FEW = 24; // rows of a table that is seen whole

@@ -30,7 +30,7 @@ function showRow({ bar, number }, value, { low, high }) {
   return zero;
 }
 
-/** Draw a panel of bars; `tracks` are the nodes in which they stand. */
+/** Draw a panel of bars; `tracks` are the nodes that hold them. */
 export function bars(panel) {
   const rows = panel.names.map(makeRow);
   const node = make("div", "rows", ...rows.flatMap(({ word, track }) => [word, track]));

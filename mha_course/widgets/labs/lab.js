@@ -28,7 +28,7 @@ const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
 
 const sizeOf = (panel) => panel.size ?? "big";
 
-/** Return what a panel must be built anew for; all else is an update. */
+/** Return what calls for a new panel; anything else is an update. */
 const formOf = ({ kind, names, rows, columns, size, drag }) =>
   JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag]);
 
@@ -62,7 +62,7 @@ function makePanel(panel, tools) {
   return { form: formOf(panel), node, update };
 }
 
-/** All panels of a lab: big ones share the width as a style sheet can, small ones stand below them. */
+/** All panels of a lab: big ones share the width as a style sheet can, small ones are below them. */
 function makeBoards(tools) {
   const groups = { big: make("div", "group big"), small: make("div", "group small") };
   let [drawn, widths] = [[], []];
@@ -85,13 +85,13 @@ function makeBoards(tools) {
 }
 
 /**
- * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
+ * Draw a lab; `kinds` are the kinds of panel, among which a lesson may have its own. Where there is no kernel,
  * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
  */
 export function renderLab({ model, el }, kinds, { compute } = {}) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
-  let local = {}; // the values, those that the kernel has not answered yet included
+  let local = {}; // the values, including those the kernel has not answered yet
   let [drawnWidth, frame, drawings] = [0, null, 0];
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
@@ -140,7 +140,7 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
       showValues(controls, state);
     }
     if (drawnWidth) boards.draw(state.panels, false);
-    keepHeight(boards.node); // so that what stands below stays where it is
+    keepHeight(boards.node); // so that nothing below moves
     if (sentence.textContent !== state.text) speak(state.text);
     // A sentence keeps its greatest height, so that nothing shifts under the pointer.
     if (drawnWidth) keepHeight(sentence);

@@ -51,7 +51,7 @@ function layoutOf({ rows, columns, size, margin }) {
   return { big, names, options: { ...free, largest, leastCell: LEAST_CELL } };
 }
 
-/** Return how wide a matrix is at least, and at most. */
+/** Return a matrix's smallest and largest width. */
 export function widthsOfMatrix(panel) {
   const { big, names, options } = layoutOf(panel);
   const widthOf = (cell) => widthWith(cell, names, panel.columns.length, pageFont(), options);
@@ -101,7 +101,7 @@ export class Matrix {
   outline = (place) => outlineOf(boxOf(this.plan, place));
   index = ({ row, column }) => row * this.sizes.S + column;
 
-  /** Outline each weight that stands where there must be none. */
+  /** Outline each weight in a cell that must not have one. */
   leaksOf(cells) {
     const outlines = cells.values.map((value, i) => {
       const place = { row: Math.floor(i / cells.columns), column: i % cells.columns };
@@ -155,7 +155,7 @@ export class Matrix {
   press(event) {
     const place = this.under(event);
     if (!place) return;
-    event.preventDefault(); // nothing is marked as text
+    event.preventDefault(); // nothing is selected as text
     event.target.releasePointerCapture(event.pointerId); // a finger that moves on is over other cells
     this.node.focus({ preventScroll: true });
     this.go(place);

@@ -7,7 +7,7 @@ const STEP = 0.1; // what an arrow key moves a tip by; five times as much with S
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const SCROLLS = ["Home", "End", "PageUp", "PageDown"]; // the page would go, and leave the tip behind
 
-/** Return where points lie in a square of so many pixels, and the way back, which ends at the edge. */
+/** Return where points are in a square of a given size in pixels, and the way back, which ends at the edge. */
 export function scaleOf(size, reach) {
   const inside = (number) => clamp(Math.round(number * 100) / 100, -reach, reach);
   return {
@@ -33,7 +33,7 @@ function drawGrid(size, reach, pixels, small) {
 const [FAR, CLOSE] = [20, 15]; // pixels of a name from its tip, and at least from other names and dots
 const WAYS = [0, 40, -40, 80, -80, 120, -120, 180]; // degrees from the arrow's, in which there may be room
 
-/** Write the names of arrows: each beyond its tip, or beside it where another name or a dot is in the way. */
+/** Write the names of arrows: each beyond its tip, or next to it if another name or a dot is in the way. */
 function nameTips(arrows, [x, y], ends, dots, size) {
   const taken = [...dots];
   const beside = (number) => clamp(number, 12, size - 12);

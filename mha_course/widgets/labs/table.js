@@ -11,7 +11,7 @@ const inkOf = (color) => inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at
 // fractions of the width for bars and margins, as in lab.css
 const TAKEN = 0.56;
 const FREE = 14;
-const BESIDE = 12; // pixels beside the words of a part
+const BESIDE = 12; // pixels next to the words of a part
 
 /** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
 export const afresh = (draw) => (panel, tools) => {

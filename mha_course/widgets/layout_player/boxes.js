@@ -48,7 +48,7 @@ function makeMatrix({ shape, axes, colors }, cells) {
   return matrix;
 }
 
-/** Say which heads of which tokens lie in the box of a head, and warn where they do not belong there. */
+/** Say which heads of which tokens are in a head's box, and warn if they do not belong there. */
 function makeContents(cells, owners) {
   const all = (role) => cells.map((cell) => owners[cell.dataset.id][role]);
   const words = `${spans(all("head"), "h")} of ${spans(all("token"), "t")}`;

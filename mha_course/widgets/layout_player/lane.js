@@ -120,7 +120,7 @@ export class Lane {
     });
   }
 
-  /** Let the numbers of a copy go from the strip before to their places in the new one. */
+  /** Let the numbers of a copy go from the previous strip to their places in the new one. */
   writeStrip(number) {
     const { cells } = this.strips[number];
     const before = this.strips[number - 1].cells.map((cell) => [cell.dataset.id, spotOf(cell)]);

@@ -150,7 +150,7 @@ def _became(step: Step, before: cells.Tensor) -> str:
         strides = "strides stay" if unchanged else f"strides go from {before.strides} to"
         effect = f"a view. No number moves; {strides} {step.strides}."
     elif step.storage == "copy":
-        order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
+        order = "in the order of the axes" if step.contiguous else "in the order they were in"
         effect = f"a copy. All {numbers} numbers are written anew, {order}, with strides "
         effect += f"{step.strides}."
     else:

@@ -43,9 +43,9 @@ function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
 }
 
 function hiddenCopies(count, storage) {
-  const copies = count === 1 ? "1 copy that nobody wrote" : `${count} copies that nobody wrote`;
+  const copies = count === 1 ? "1 hidden copy" : `${count} hidden copies`;
   const why =
-    storage === "copy" ? "no view can have this shape." : "numbers were laid out anew on the way.";
+    storage === "copy" ? "no view can have this shape." : "numbers were laid out again on the way.";
   return make("p", "", makeMark("hides"), ` ${copies}: ${why}`);
 }
 

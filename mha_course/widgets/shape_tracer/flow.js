@@ -6,7 +6,7 @@ import { quiet } from "./facts.js";
 
 const INPUT = 0.64; // inputs are drawn smaller than what is made of them
 const WEIGHT = 0.42; // and parameters smaller still
-const BESIDE = 480; // pixels from where on they stand side by side
+const BESIDE = 480; // from this width on they are side by side
 const MOST = 4; // inputs that are drawn
 const ORDERED = /^(reshape|view|flatten|unflatten|squeeze|unsqueeze|reshape_as|view_as|ravel)$/;
 

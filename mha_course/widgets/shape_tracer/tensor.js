@@ -8,7 +8,7 @@ export const label = ([axes, sizes], i) =>
   axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`;
 export const describe = (form) => form[0].map((_, i) => label(form, i)).join(", ") || "one number";
 
-/** A length that is felt: it grows with every doubling. */
+/** A length as it is perceived: it grows with every doubling. */
 const side = (number) => Math.min(8 + 21 * Math.log2(Math.max(number, 1)), 200);
 
 /** How many cells are drawn where there is no room for all. */

@@ -9,7 +9,7 @@ import { Flow } from "./flow.js";
 import { lettersOf, listing } from "./listing.js";
 import { makeTimeline } from "./timeline.js";
 
-const WIDE = 720; // pixels from where on the code stands beside the tensors
+const WIDE = 720; // from this width on the code is next to the tensors
 
 /**
  * What Python sends (widget.py).
@@ -46,7 +46,7 @@ function makeLegend({ steps }) {
   if (steps.some(({ form }) => tokens(form)))
     legend.prepend("Shade: the stronger the colour, the later the token. ");
   if (steps.some((step) => step.hidden_copies))
-    legend.append(" ", makeMark("hides"), " copies that nobody wrote.");
+    legend.append(" ", makeMark("hides"), " hidden copies.");
   if (steps.some((step) => step.warning || step.question))
     legend.append(" ", makeMark("warns"), " warning.");
   return legend;

@@ -1,4 +1,4 @@
-"""The end of Part I: what is said of a module from memory, and what the broken modules show."""
+"""The end of Part I: what is said about a module from memory, and what the broken modules show."""
 
 import html
 import math
@@ -25,7 +25,7 @@ MASKED = "With a causal mask they are "
 
 
 def answering(forward):
-    """Make the reference answer in another way: ``forward(module, x, mask)``."""
+    """Make the reference answer in a different way: ``forward(module, x, mask)``."""
 
     class Changed(MultiHeadAttention):
         def forward(self, x, mask=None):
@@ -109,7 +109,7 @@ def test_what_differs_from_pytorch_never_passes(monkeypatch):
 
 
 def moved(module):
-    """Return which merged heads change under a causal mask with the last of five tokens."""
+    """Return which merged heads change with the last of five tokens, under a causal mask."""
     module.out_proj = nn.Identity()
     torch.manual_seed(0)
     x = torch.randn(1, 5, 24, dtype=torch.float64)
@@ -139,7 +139,7 @@ def test_what_the_cases_are_copied_from_is_the_module_of_pytorch(reference, mask
 
 
 def shown(number, monkeypatch):
-    """Return the code that a case shows, the whole page, and what stands above the code."""
+    """Return the code that a case shows, the whole page, and the text above the code."""
     pages = []
     monkeypatch.setattr("mha_course.plots.figures.show_html", lambda page, _: pages.append(page))
     exam.show(number)

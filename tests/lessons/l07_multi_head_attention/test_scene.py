@@ -165,7 +165,7 @@ def course(sentence):
 
 
 def textbook(sentence):
-    """Return what a learner's function makes of a sentence."""
+    """Return the result of a learner's function for a sentence."""
     found = example.load(sentence)
     linears = [getattr(found.mha, f"{name}_proj") for name in ("q", "k", "v", "out")]
     return learners(lambda x: split_heads(x, 4))(found.x, linears)
@@ -195,7 +195,7 @@ def test_a_sentence_that_is_typed_takes_the_place_of_the_given_one(recompute, yo
     assert made.state["tokens"] == before["tokens"]
     assert made.state["values"] == {"sentence": "the loud cta was hungry"}
     assert ask(made, sentence="the cat") == ""
-    assert "“cat” puts" in made.text  # where the followed one is no longer there, the last word
+    assert "“cat” puts" in made.text  # if the followed one is gone, the last word
     assert made.picture().axes
     assert ask(made, sentence=example.SENTENCE) == ""
     assert made.state["S"] == len(words)

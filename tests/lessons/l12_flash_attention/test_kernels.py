@@ -1,4 +1,4 @@
-"""What is said of kernels against the kernels themselves."""
+"""Statements about kernels against the kernels themselves."""
 
 import pytest
 import torch

@@ -40,7 +40,7 @@ def test_answers_are_true_and_pixels_have_the_colours():
 
 
 def test_a_pair_holds_the_same_patches_and_both_answers():
-    """Whatever ignores positions is right for exactly one picture of each pair."""
+    """A model that ignores positions is right for exactly one picture of each pair."""
     pictures = drawn()
     assert (pictures.same[::2] + pictures.same[1::2] == 1).all()
     assert 0.4 < pictures.same[::2].float().mean() < 0.6
@@ -48,7 +48,7 @@ def test_a_pair_holds_the_same_patches_and_both_answers():
     for one, other in patches.unflatten(0, (-1, 2))[:50]:
         assert sorted(one.tolist()) == sorted(other.tolist())
     for count in torch.bincount(pictures.colours[pictures.same == 1, 0], minlength=4):
-        assert 30 < count < 70  # one shape alone says nothing of the answer
+        assert 30 < count < 70  # one shape says nothing about the answer
 
 
 def test_shape_patches_are_those_that_a_pooled_mask_says():

@@ -1,4 +1,4 @@
-"""The model that guesses the next word: causal, with a cache and without, and how it writes on."""
+"""The model that guesses the next word: causal, with and without a cache, and how it writes."""
 
 import pytest
 import torch

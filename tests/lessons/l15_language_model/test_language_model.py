@@ -17,7 +17,7 @@ from mha_course.models import language
 
 DRAWN = grammar.sentences(300, "train", seed=5)
 UNSEEN = grammar.sentences(300, "test", seed=6)
-# Counted by hand: adjectives × adjectives × links or verbs × states; the last kind has verbs alone.
+# Counted by hand: adjectives × adjectives × links or verbs × states; the last kind has only verbs.
 SENTENCES_OF_A_PAIR = {
     "agreement": 2 * 2 * 8 * 12,
     "so": 2 * 2 * 8 * 12,
@@ -109,7 +109,7 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     ids = language.encode([text.words for text in DRAWN])[:, :-1]
     whole = model.attention_weights(ids)
     found = language_model.weights(model, DRAWN)
-    # word 4 is guessed at place 4; word 2 stands at 3
+    # word 4 is guessed at place 4; word 2 is at 3
     torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])
     assert torch.equal(whole[0, 0, 0] > 0, masks.causal_mask(whole.size(-1)))
 

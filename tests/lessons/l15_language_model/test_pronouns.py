@@ -28,7 +28,7 @@ def test_adjectives_are_those_of_the_nouns_that_pronouns_stand_for(texts):
         )
         for (place, noun), (same, adjective) in pairs:
             assert place == same
-            assert adjective == noun - 1  # they stand side by side
+            assert adjective == noun - 1  # they are side by side
 
 
 def test_accuracy_counts_pronouns_one_by_one(texts):

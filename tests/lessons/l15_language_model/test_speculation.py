@@ -1,4 +1,4 @@
-"""Speculative decoding writes as the large model does, added up over all that dice can show."""
+"""Speculative decoding writes as the large model does, added up over all possible draws."""
 
 import itertools
 
@@ -34,7 +34,7 @@ large, small = predictor(LARGE), predictor(SMALL)
 
 
 class AllDice:
-    """Throw dice so that every outcome comes once, and keep the probability of what came."""
+    """Draw so that every outcome comes once, and keep its probability."""
 
     def __init__(self):
         self.open = [()]

@@ -1,4 +1,4 @@
-"""The task of looking up what stands beside a key."""
+"""The task of looking up what is stored with a key."""
 
 import torch
 from rewriting import generator

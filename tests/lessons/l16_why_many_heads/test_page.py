@@ -1,4 +1,4 @@
-"""What lesson 16 says of heads, for other seeds and widths than those of its page."""
+"""What lesson 16 says of heads, for seeds and widths other than those on its page."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What ablation cannot tell, on other sentences than those of the page."""
+"""What ablation cannot tell, on sentences other than those on the page."""
 
 import pytest
 import torch

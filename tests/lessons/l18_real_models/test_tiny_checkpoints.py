@@ -1,4 +1,4 @@
-"""The checkpoints that ship: what they are worth, and that the seed makes them again."""
+"""The shipped checkpoints: how good they are, and that their seed makes them again."""
 
 import json
 import re

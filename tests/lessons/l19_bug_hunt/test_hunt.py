@@ -1,6 +1,4 @@
-"""The hunt of lesson 19: what its cases are, that probes alone solve them, and what is said of a
-choice.
-"""
+"""The hunt of lesson 19: its cases, the verdicts, and that probes are enough to solve it."""
 
 import inspect
 import itertools
@@ -184,7 +182,7 @@ def test_a_choice_is_one_of_the_sentences(capsys):
 
 
 def refuted(suspect, name):
-    """Return the call that speaks against a wrong choice, and what is said that it gives: with this
+    """Return the call that contradicts a wrong choice, and the numbers quoted for it: with this
     mistake, or what it would not give, and here.
     """
     verdict = hunt._judge(suspect, {name})
@@ -201,7 +199,7 @@ def refuted(suspect, name):
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.weekly)])
 def test_a_wrong_choice_is_answered_by_a_number_that_speaks_against_it(step):
-    """For every so many pairs of a case of the lesson with one mistake and another mistake."""
+    """Every seventh pair of a case and a further mistake; every week, all pairs."""
     for suspect, name in [*itertools.product(sheet()[:10], SINGLE)][::step]:
         if name in suspect._mistakes:
             continue
@@ -309,7 +307,7 @@ def test_of_two_mistakes_one_is_a_beginning():
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
     both = accuse(11, "scale-d-model", "rope-on-values")
     assert both.title == SENTENCES["scale-d-model"].title
-    assert both.message.startswith("But not “The values are rotated by their positions, too”.")
+    assert both.message.startswith("But not “The values are also rotated by their positions”.")
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, choices: 3."
     neither = accuse(12, "scale-missing", "rope-on-values")

@@ -1,6 +1,4 @@
-"""Faulty attention: each mistake runs and trains, each probe can fail, and what ships was measured
-so.
-"""
+"""Faulty attention: each mistake runs and trains, each probe can fail, shipped numbers hold."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A pretended accelerator, on which code that mixes devices fails as it does on a real one."""
+"""A simulated accelerator, on which code that mixes devices fails as on a real one."""
 
 import contextlib
 import hashlib

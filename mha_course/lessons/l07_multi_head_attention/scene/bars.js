@@ -6,7 +6,7 @@ import { line, rect } from "./shapes.js";
 
 const WIDE = 20; // a bar
 const [STEP, STEP_WITH_WORDS, FEW] = [44, 62, 9]; // from bar to bar; few have words below
-const LEAST_ROOM = 300; // where there is less, the readout alone says it
+const LEAST_ROOM = 300; // if there is less, only the readout says it
 
 /** Write a colour (alpha, blue, green, red) as style sheets do. */
 export const cssOf = (colour) => `rgb(${rgbOf(colour).join(" ")} / ${(colour >>> 24) / 255})`;

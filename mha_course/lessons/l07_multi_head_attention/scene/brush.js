@@ -1,4 +1,4 @@
-// Draws numbers as colours on a canvas over the picture, where they move. All places are those of the plan.
+// Draws numbers as colours on a canvas over the picture, where they move. All places come from the plan.
 
 import { make } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";

@@ -50,7 +50,7 @@ function largest(parts, most = FEW) {
 
 const signed = (value) => (value < 0 ? `− ${number(-value)}` : `+ ${number(value)}`);
 
-// Each returns a title, and the whole as text; where they are known the parts, and a note beside them.
+// Each returns a title and all of it as text; if known, also the parts and a note next to them.
 
 function insideScore(steps, { head, row, column }, total) {
   const { D, value, word } = steps;

@@ -1,5 +1,5 @@
-// Draws the scene as SVG: Python's plan, matrices as images, and the followed word. What changes
-// with the stage, the word and the head is how visible things are, and where bands are. Motion is drawn elsewhere.
+// Draws the scene as SVG: Python's plan, matrices as images, and the followed word. Stage,
+// word and head change how visible things are, and where bands are. Motion is drawn elsewhere.
 
 import { clamp, svg } from "../../../widgets/dom.js";
 import { insideParts } from "./bars.js";
@@ -15,7 +15,7 @@ export class Picture {
     const id = `hidden-${Math.random().toString(36).slice(2)}`; // it counts in the whole page
     Object.assign(this, { steps, brush, id, plan: steps.plan });
     this.things = []; // {node, at, contents, shows}: how visible it is follows the stage and the head
-    this.bands = []; // {node, name, head, home}: stand together, or one is unfolded
+    this.bands = []; // {node, name, head, home}: all together, or one unfolded
     this.merged = [];
     this.texts = [];
     const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
@@ -86,7 +86,7 @@ export class Picture {
   imageOf(name, part, head, box) {
     const { x, y, w, h } = box;
     const place = { "data-part": name, "data-band": head };
-    // A row of the sheet is a word, and in a transposed matrix words stand side by side.
+    // A row of the sheet is a word, and in a transposed matrix words are side by side.
     const level = { x: 0, y: 0, width: h, height: w, transform: `matrix(0 1 1 0 ${x} ${y})` };
     const attributes = part.transposed ? { ...place, ...level } : place;
     return imageOf(this.brush.sheet(name, head), box, attributes);
@@ -129,7 +129,7 @@ export class Picture {
     if (this.seen !== `${row} ${head}`) this.follow(view);
     this.seen = `${row} ${head}`;
     const still = `${stage} ${head} ${fraction === 1 || Math.min(fraction, FADE)}`;
-    if (still !== this.still) this.showThings(view); // in the midst of a motion nothing changes here
+    if (still !== this.still) this.showThings(view); // in the middle of a motion, nothing changes here
     this.still = still;
     const since = (begin) => (begin ? ease(fraction, begin, begin + FADE) : 1);
     this.lines.style.opacity = since(lines);

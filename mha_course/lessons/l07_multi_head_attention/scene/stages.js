@@ -143,7 +143,7 @@ export const STAGES = [
 /** Return a stage by its number; -1 is the overview. */
 export const stageAt = (stage) => STAGES[stage] ?? OVERVIEW;
 
-const ROWS = ["x", "q", "scores", "weights", "context", "out"]; // beside which words stand
+const ROWS = ["x", "q", "scores", "weights", "context", "out"]; // with words next to them
 
 /** Return how visible a part of the picture is at a stage, from 0 to 1. */
 export function visibilityOf(name, stage) {

@@ -84,7 +84,7 @@ class Scene extends Stage {
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
     this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));
-    this.paper.addEventListener("transitionend", () => this.soon()); // of its colour: another theme
+    this.paper.addEventListener("transitionend", () => this.soon()); // of its colour, in another theme
   }
 
   /** Return the button for the learner's function, hidden if there is none, or no kernel. */
@@ -148,7 +148,7 @@ class Scene extends Stage {
   click(place) {
     if (!place) return;
     const { name, row, head } = place;
-    if (row !== undefined) this.put({ row: row === this.model.get("row") && !name ? -1 : row }); // a word again: no longer
+    if (row !== undefined) this.put({ row: row === this.model.get("row") && !name ? -1 : row }); // unfollow
     if (head !== undefined) this.put({ head });
   }
 
@@ -255,7 +255,7 @@ class Scene extends Stage {
 
   paint() {
     const view = this.view();
-    const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // at what stands still
+    const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // at what does not move
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
     const inside = shown && lookInside(this.steps, shown);
