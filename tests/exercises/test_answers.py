@@ -832,7 +832,7 @@ def shipped(*names):
 
 
 def lowest_loss(*_):
-    """Compare what ships of cases 1 and 7, on held-out text and where nothing is ahead."""
+    """Compare the shipped losses of cases 1 and 7: on whole sentences, and word by word."""
     best, *ahead = shipped("right", "mask-after-softmax", "merge-without-transpose")
     below = all(case.at_once <= best.at_once and case.in_use > 2 * best.in_use for case in ahead)
     return when(below, "they see some of what they should guess")
