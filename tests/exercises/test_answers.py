@@ -167,7 +167,7 @@ def without_head_1():
 
 
 def context_of_a(*points):
-    """Find the one choice that is a mean of the tokens, with weights of 0 and more."""
+    """Find the one choice that is a mean of the tokens, with no negative weights."""
     system = torch.cat((T(*points).view(3, 2).T, T([1, 1, 1])))
     contexts = {choice: T(*numbers_in(choice), 1) for choice in BANK["context-of-a"].answers}
     solved = {choice: torch.linalg.solve(system, at) for choice, at in contexts.items()}
