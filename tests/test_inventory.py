@@ -73,7 +73,7 @@ def parameters(layer):
 
 
 def convex_combination(one, other, choices):
-    """Return the one choice that is a mean of two values with weights of 0 and more."""
+    """Return the one choice that is a mean of two values with no negative weights."""
     values, possible = numbers(one, other), []
     for choice in choices:
         context = numbers(*map(float, choice.strip("()").split(", ")))

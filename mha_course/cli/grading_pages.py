@@ -127,7 +127,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
             f"<li><h3><code>{escape(name)}</code> {summary}</h3><p>{prose(text)}</p><p><small>In "
             f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"
         )
-    body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake with a name was made.</p>"
+    body = f"<ol>{''.join(items)}</ol>" if items else "<p>No named mistake was made.</p>"
     return f"<h2>The most common mistakes</h2>{body}"
 
 

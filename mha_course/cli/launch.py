@@ -59,7 +59,7 @@ GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
-EXTENTS = {  # of the tests, each with what help says of it
+EXTENTS = {  # of the tests, each with its line of help
     "fast": "only the quick tests of the package",
     "all": "also browsers, a second device, and slow tests",
     "weekly": "also training, Binder's environment, and every lesson with Colab's versions",

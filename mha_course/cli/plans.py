@@ -46,7 +46,7 @@ PLANS = {
     90: Plan(
         "Ninety minutes: one head, then all of them",
         "For a seminar that knows some PyTorch. Leave ten minutes for live coding, which is part "
-        "of “A whole head”: `self_attention`, one line a person.",
+        "of “A whole head”: `self_attention`, one line per person.",
         {
             0: "Opening; See it; Does it matter where a word looks; One attention by hand",
             1: "See it; A whole head",
@@ -59,7 +59,7 @@ PLANS = {
     120: Plan(
         "Two hours: Part I",
         "For people who will write it themselves afterwards. Exercises are homework, except for "
-        "the last, `multi_head_attention`: one line a person.",
+        "the last, `multi_head_attention`: one line per person.",
         {
             0: "Opening; See it; Does it matter where a word looks; One attention by hand",
             1: "See it; A whole head",

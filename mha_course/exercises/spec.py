@@ -215,7 +215,7 @@ def mistake(
     written: str = "",
     **steps: Function | list[Function],
 ) -> Mistake:
-    """Register the ways to make a mistake of the table, by its row's key.
+    """Register the ways to make a mistake in the table, by the key of its row.
 
     ``softmax=[one, other]`` are two ways, each replacing only this step; ``changes`` replace
     several steps together.

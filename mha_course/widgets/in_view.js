@@ -41,7 +41,7 @@ function bring(node) {
   return stop;
 }
 
-/** Let a widget come into view when it is first drawn; where it is drawn again, as when it was out of sight, it stays. */
+/** Let a widget come into view when it is first drawn; not when it is drawn again after it was out of sight. */
 export function inView(render) {
   const drawn = new WeakSet();
   return (context) => {

@@ -77,7 +77,7 @@ export class Stage {
     if (nearest !== undefined) this.put({ row: nearest });
   }
 
-  /** Draw with the next frame, when all changes of this moment are there. */
+  /** Draw with the next frame, once all changes of this moment are made. */
   soon() {
     this.due ??= requestAnimationFrame(() => {
       this.due = null;

@@ -332,7 +332,7 @@ def test_nothing_outside_is_reached_and_nothing_is_left(outside):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="acts are those of Linux")
 def test_without_a_sandbox_the_same_acts_succeed(outside):
-    """Or else that they fail would prove nothing."""
+    """Otherwise it would prove nothing that they fail in one."""
     acts = {name: ACTS[name] for name in ("read", "list", "write", "environment", "connect")}
     acts["a socket without a file"] = ACTS["a socket without a file"]
     ((row,),) = judged(notebook(hostile(*outside, acts)), is_confined=False)

@@ -167,7 +167,7 @@ def without_head_1():
 
 
 def context_of_a(*points):
-    """Find the one choice that is a mean of the tokens, with weights of 0 and more."""
+    """Find the one choice that is a mean of the tokens, with no negative weights."""
     system = torch.cat((T(*points).view(3, 2).T, T([1, 1, 1])))
     contexts = {choice: T(*numbers_in(choice), 1) for choice in BANK["context-of-a"].answers}
     solved = {choice: torch.linalg.solve(system, at) for choice, at in contexts.items()}
@@ -832,7 +832,7 @@ def shipped(*names):
 
 
 def lowest_loss(*_):
-    """Compare what ships of cases 1 and 7, on held-out text and where nothing is ahead."""
+    """Compare the shipped losses of cases 1 and 7: on whole sentences, and word by word."""
     best, *ahead = shipped("right", "mask-after-softmax", "merge-without-transpose")
     below = all(case.at_once <= best.at_once and case.in_use > 2 * best.in_use for case in ahead)
     return when(below, "they see some of what they should guess")

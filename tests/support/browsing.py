@@ -36,7 +36,7 @@ window.draw = (id) => widgets[%(name)s].render({ model, el: document.getElementB
 window.tidy = await draw("one");
 document.body.dataset.ready = "yes";
 </script>"""
-# Moves a control, and tells its new value as an event does.
+# Moves a control, and reports its new value as an event does.
 MOVE = """(input) => {
   const fire = (name) => input.dispatchEvent(new Event(name, { bubbles: true }));
   if (input.type === 'checkbox' || input.type === 'radio') { input.click(); }
@@ -152,8 +152,8 @@ class Lab:
     def open(self, page, cells, *, dark=False, run=True, windowing=False):
         """Open a notebook of these cells in a page, and run all of it.
 
-        With windowing JupyterLab does not lay out what is out of sight, as people have it; without,
-        all is in the page.
+        With windowing, as people have it, JupyterLab does not lay out what is out of sight; without
+        it, everything is on the page.
         """
         mode = {"windowingMode": "contentVisibility" if windowing else "none"}
         self._set("notebook-extension/tracker", mode)

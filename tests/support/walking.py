@@ -115,13 +115,13 @@ def troubles(page):
 
 
 def controls(widget):
-    """Return the controls of a widget that can be seen, and itself where keys move it."""
+    """Return a widget's visible controls, and the widget itself if keys move it."""
     found = widget.evaluate_handle(FIND, CONTROLS)
     return [one.as_element() for one in found.get_properties().values() if one.as_element()]
 
 
 def tab_through(page, widget):
-    """Go through a widget with Tab; return who has no mark of the focus, or gets it again."""
+    """Go through a widget with Tab; return what shows no focus, or gets it twice."""
     unseen, inside = [], controls(widget)
     widget.evaluate("(root) => { root.dataset.walked = 'now'; root.scrollIntoView() }")
     inside[0].evaluate("(node) => node.focus({ focusVisible: true })")

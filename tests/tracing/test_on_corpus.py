@@ -14,7 +14,7 @@ from mha_course.tracing import trace
 
 @functools.cache
 def traced(case_name, at):
-    """Return the trace, of a call that raises the one that it leaves, and whether it raised."""
+    """Return the trace, even if the call raises, and whether it raised."""
     case = next(case for case in (*RIGHT, *WRONG) if case.name == case_name)
     fn, args = case.make(**SIZES[at])
     try:

@@ -31,8 +31,8 @@ def added_by_heads(
         figure.axes[0].set_xlim(0, float(added.norm(dim=-1).max()))
         return figure, (
             f"For “{word}”, head {int(lengths.argmax())} adds most ({lengths.max():.1f}). The four "
-            f"together are {added[:, row].sum(0).norm():.1f} long: they point different ways, so "
-            "lengths do not add up."
+            f"together are {added[:, row].sum(0).norm():.1f} long: they point in different "
+            "directions, so lengths do not add up."
         )
 
     return draw

@@ -87,7 +87,7 @@ def measure(
 
 
 def blocks(num_layers: int, start: Start = "Xavier") -> list[EncoderBlock]:
-    """Return untrained blocks in float64, initialised as in Glorot and Bengio (2010), or otherwise.
+    """Return untrained blocks in float64, initialised as in Glorot and Bengio (2010) by default.
 
     "torch" keeps torch's initialisation. "GPT-2" has standard deviation 0.02, divided by the root
     of the number of sums in matrices whose results are added (Radford et al. 2019, section 2.3).

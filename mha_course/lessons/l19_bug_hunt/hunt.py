@@ -321,7 +321,7 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
     """
     with_mistake, observed = _readings(replace(suspect, _names=(name,))), _readings(suspect)
     calls = [call for call in CALLS if with_mistake[call].pattern != observed[call].pattern]
-    # The best is a plain call that finds this mistake but nothing here, then one that finds the case's.
+    # The best is a plain call that finds this mistake and nothing here, then one that finds less.
     calls.sort(key=lambda call: (call not in PLAIN, observed[call].finds, with_mistake[call].finds))
     two = len(suspect._mistakes) > 1
     for call in calls:
@@ -443,8 +443,8 @@ class Trial:
 def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
     """Try a probe on right modules, which must pass, and on a sheet's twelve cases.
 
-    Args: probe takes a module and returns a number that should be 0, or True or a string if something
-        is wrong.
+    Args: probe takes a module and returns a number that should be 0, or True or a string if
+        something is wrong.
     """
     right = [((), sizes) for sizes in SIZES] + [((name,), SIZES[0]) for name in INNOCENTS]
     for names, sizes in right:

@@ -273,7 +273,7 @@ def merged(module: CausalAttention, like: str = "values") -> Reading:
         inputs, values = (heads[:, :, 0].sort().values for heads in (inputs, values))
     elif like == "values sorted":
         inputs, values = (heads.flatten(1).sort().values for heads in (inputs, values))
-    return Reading(difference(inputs, values), f"what W_O gets of one token against {LIKE[like]}")
+    return Reading(difference(inputs, values), f"W_O's input for one token against {LIKE[like]}")
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, term: Letters, out: Lette
         return
     labels = list(map(names.label, weights.axes))
     others = [label for label in labels if label != key and names.root(label) == names.root(key)]
-    # Otherwise the sum does not run over what stood first.
+    # Unless they were swapped, the sum does not run over the axis that came first.
     is_swapped = key in labels and term[labels.index(key)] not in out and others not in ([], ["T"])
     if not is_swapped or term[labels.index(others[0])] not in out:
         return

@@ -34,7 +34,7 @@ const AVERAGE = "var(--hatch)";
 
 class Explorer extends Stage {
   hover = null; // the place under the pointer
-  cursor = null; // the cell to which keys have led
+  cursor = null; // the cell that the arrow keys have reached
   list = make("div", "thumbs");
   title = make("p", "title");
   base = make("canvas", "base hatched");

@@ -152,7 +152,7 @@ class HeadExplorer(CourseWidget):
         self._ahead = "moved" in event
 
     def _keep(self, sentence: str, mask: Any, result: Any) -> None:
-        """Read a result; missing tokens are the sentence's, or as before."""
+        """Read a result; without tokens, take the sentence's, or the ones before."""
         weights, queries, keys = controls.split_result(result)
         B, _, T, S = (1, 1, *numbers_of(weights).shape)[-4:]
         if queries is None:

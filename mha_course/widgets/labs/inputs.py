@@ -34,7 +34,7 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
 
 
 def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], needed: str) -> list[Any]:
-    """Return finite numbers of this shape as lists, or raise ShapeError; tokens need ``each``."""
+    """Return finite numbers of this shape as lists, or raise ShapeError; ``needed`` says which."""
     try:
         numbers = torch.as_tensor(sent, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of unequal lengths

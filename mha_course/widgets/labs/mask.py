@@ -42,7 +42,7 @@ class MaskLab(Lab):
     question = "Who may attend to whom, and what happens to a row that sees nothing?"
     hint = (
         "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + "
-        "arrow paints on."
+        "arrow keeps painting."
     )
 
     def __init__(

@@ -41,7 +41,7 @@ export const pageFont = () =>
   getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family") ||
   "system-ui, sans-serif";
 
-/** Return how a matrix is laid out: its names, the size of its cells, and what it keeps free. */
+/** Return how a matrix is laid out: its names, the size of its cells, and the space around them. */
 function layoutOf({ rows, columns, size, margin }) {
   const big = size === "big";
   const names = big ? [rows, columns] : [[], []];
@@ -93,7 +93,7 @@ export class Matrix {
       svg("path", { class: "edge", d: outlineOf(plan.box) }),
       svg("path", { class: "leaks", d: this.leaksOf(cells) }),
     );
-    const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
+    const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key keeps painting" : ""}.`;
     const size = `${this.rows.length} rows, ${this.columns.length} columns`;
     this.node.ariaLabel = `${now.title}. ${size}.${this.big ? keys : ""}`;
   }

@@ -151,7 +151,7 @@ export class Motion {
       const late = fraction - (0.1 * i) / bars.length;
       const [meets, falls] = [ease(late, 0.18, 0.3), ease(late, 0.42, 0.54)];
       if (falls === 1) fallen += bar.value;
-      const d = Number(bar.name); // not a number where it sums up what has no room
+      const d = Number(bar.name); // NaN for a bar that stands for those without room
       if (d < D)
         brush.faintly(1 - meets, () => {
           this.factor("q", row, d, { ...bar, y: base - 33, h: 11 }, ease(late, 0.02, 0.16), -5);

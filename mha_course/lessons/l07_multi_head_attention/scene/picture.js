@@ -8,7 +8,7 @@ import { boxOf, cellOf, ease, indices, mix } from "./layout.js";
 import { cellsOf, imageOf, line, outline, painted, rect } from "./shapes.js";
 import { isMade, isUnfolded, stageAt, visibilityOf } from "./stages.js";
 
-const FADE = 0.06; // the fraction of a stage in which what it highlights comes forward
+const FADE = 0.06; // the fraction of a stage that its highlights take to appear
 
 export class Picture {
   constructor(steps, brush) {

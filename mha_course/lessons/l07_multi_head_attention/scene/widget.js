@@ -255,7 +255,7 @@ class Scene extends Stage {
 
   paint() {
     const view = this.view();
-    const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // at what does not move
+    const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // only while nothing moves
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
     const inside = shown && lookInside(this.steps, shown);
