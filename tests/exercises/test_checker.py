@@ -22,12 +22,6 @@ class Unscaled(solutions.MultiHeadAttention):
         return super().forward(x * 2, mask)
 
 
-class OtherNames(nn.Module):
-    def __init__(self, d_model, num_heads):
-        super().__init__()
-        self.q = nn.Linear(d_model, d_model)
-
-
 class AlwaysTrue(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -76,7 +70,6 @@ def test_options_that_no_call_passes_are_named(name, answer, options):
 
 WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("attend", torch.cdist, "signature"),
-    ("attend", lambda x: torch.cdist(x, x) @ x, "values"),
     ("attend", lambda x: attend(x).to_sparse() * 2, "values"),
     ("attend", lambda x: attend(x).tolist(), "type"),
     ("attend", lambda x: [attend(x)], "type"),
@@ -86,10 +79,7 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("attend", lambda x: attend(x) / 0, "finite"),
     ("attend", lambda x: attend(x)[None], "shape"),
     ("causal_mask", lambda n: torch.ones(n, n).tril(), "dtype"),
-    ("causal_mask", lambda n: torch.ones(n, n).tril(1).bool(), "values"),
     ("causal_mask", lambda n: str(torch.ones(n, n).tril().bool()), "type"),
-    ("project", lambda x, w, b: nn.Linear(24, 18)(x), "run"),
-    ("split_heads", lambda x, h: x.view(x.size(0), h, 3, 3), "run"),
     ("project_qkv", lambda x, w, b: F.linear(x, w, b).chunk(3, -1)[:2], "type"),
     ("project_qkv", lambda x, w, b: (None, None, None), "type"),
     ("one_head_queries", lambda x, w, i, h: (x @ w.T).unflatten(2, (h, -1))[:, :, i], "rule"),
@@ -101,11 +91,9 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("head_contributions", lambda c, w: solutions.head_contributions(c, w).sum(1), "shape"),
     ("build_subtractor", lambda d: solutions.build_subtractor(d)[:3], "run"),
     ("MultiHeadAttention", Unscaled, "values and output"),
-    ("MultiHeadAttention", OtherNames, "run"),
     ("MultiHeadAttention", solutions.multi_head_attention, "signature"),
     ("parameter_count", lambda c, h, bias: str(4 * c * (c + bias)), "type"),
     ("parameter_count", lambda c, h, bias: 4.0 * c * (c + bias), "no int"),
-    ("parameter_count", lambda c, h, bias: torch.ones(2), "type"),
     ("parameter_count", lambda c, h, bias: Agreeable(), "type"),
     ("parameter_count", lambda c, h, bias: 4 * c * (c + bias) + 0.5, "values"),
     ("to_attend", lambda mask, convention: True, "type"),
@@ -337,20 +325,6 @@ def test_what_only_stops_in_float64_is_wrong_where_float32_is(answer):
     report = check("self_attention", answer)
     assert (report.status, report.mistake) == ("error", "dtype-changed")
     assert "In your line `return weights @ v, weights`" in report.message
-
-
-class StopsOnAMask(solutions.MultiHeadAttention):
-    def forward(self, x, mask=None):
-        if mask is not None:
-            mask = 1 - mask
-        return super().forward(x, mask)
-
-
-def test_a_module_that_stops_on_a_mask_is_told_where():
-    report = check("MultiHeadAttention", StopsOnAMask)
-    assert report.status == "error"
-    assert "In your line `mask = 1 - mask`" in report.message
-    assert "It was called with a mask (B, 1, S, S)" in report.message
 
 
 REASONS = [

@@ -108,17 +108,6 @@ def by_logarithms(scores, size):
     return high, (log - high.nan_to_num(neginf=0.0)).exp()
 
 
-def tiles_by_logarithms(q, k, v, size):
-    log, mixed = torch.full_like(q[..., :1], -math.inf), 0
-    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = q @ keys.mT / math.sqrt(q.size(-1))
-        new = torch.logaddexp(log, scores.logsumexp(-1, keepdim=True))
-        shift = new.nan_to_num(neginf=0.0)
-        mixed = mixed * (log - shift).exp() + (scores - shift).exp() @ values
-        log = new
-    return mixed
-
-
 def blocks_at_once(scores, block_size):
     padded = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf)
     blocks = padded.unflatten(-1, (-1, block_size))
@@ -136,17 +125,6 @@ def put_together_at_last(scores, size):
     return high, sum((log_sum - shift).exp() for _, log_sum in kept)
 
 
-def in_reverse(scores, size):
-    """Go from the last block to the first."""
-    high, total = torch.full_like(scores[..., 0], -math.inf), 0.0
-    for block in reversed(scores.split(size, -1)):
-        new = torch.maximum(high, block.amax(-1))
-        shift = new.clamp(min=-1e30)
-        total = total * torch.exp(high - shift) + torch.exp(block - shift[..., None]).sum(-1)
-        high = new
-    return high, total
-
-
 def scores_made_twice(q, k, v, size):
     """Make the scores of each block once for the maximum, and once more for the sums."""
 
@@ -160,24 +138,6 @@ def scores_made_twice(q, k, v, size):
         part = (scores - high).exp()
         total, context = total + part.sum(-1, keepdim=True), context + part @ values
     return context / total
-
-
-def drawn(weights, v):
-    """Move all rows along a direction that is drawn at random, until a weight is 0."""
-    free = torch.linalg.svd(F.pad(v, (0, 1), value=1.0).T).Vh[v.size(1) + 1 :]
-    direction = torch.randn(len(free)).to(v) @ free
-    steps = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)
-    return weights + steps * direction
-
-
-def by_split(x, w_qkv, w_o, h, is_causal=False):
-    q, k, v = (
-        part.view(*x.shape[:2], h, -1).transpose(1, 2)
-        for part in F.linear(x, w_qkv).split(x.size(2), dim=2)
-    )
-    options = {"attn_mask": None, "dropout_p": 0.0, "is_causal": is_causal}
-    context = F.scaled_dot_product_attention(q, k, v, **options)
-    return F.linear(context.transpose(1, 2).contiguous().view(x.shape), w_o)
 
 
 def by_module(x, state, h):
@@ -239,15 +199,12 @@ RIGHT = {
     ],
     # Half of its gradient is lost.
     "relation_score": [lambda w, pairs: solutions.relation_score(w + w.detach(), pairs) / 2],
-    "weighted_sum": [
-        lambda w, v: w @ v / w.sum(-1, keepdim=True),
-    ],
+    "weighted_sum": [lambda w, v: w @ v / w.sum(-1, keepdim=True)],
     "build_subtractor": [
         lambda d: [
             a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)
         ],
         lambda d: [nn.Parameter(w.float()) for w in solutions.build_subtractor(d)],
-        lambda d: torch.stack(solutions.build_subtractor(d)),
         lambda d: torch.stack(solutions.build_subtractor(d)).numpy(),
     ],
     "multi_head_attention": [
@@ -259,7 +216,6 @@ RIGHT = {
     "project_qkv": [
         lambda x, w, b: torch.stack(F.linear(x, w, b).chunk(3, -1)),
     ],
-    "fused_mha": [by_split],
     "to_attend": [named],
     "additive_mask": [lambda m, dtype: m.to(dtype).log()],
     "cross_attention": [whole, in_float32("cross_attention")],
@@ -272,15 +228,10 @@ RIGHT = {
     "latent_scores": [
         lambda q, w, c: torch.stack([q[:, h] @ w[h] @ c.mT for h in range(q.size(1))], 1),
     ],
-    "online_softmax": [blocks_at_once, in_reverse, by_logarithms, put_together_at_last],
-    "tiled_attention": [tiles, scores_made_twice, tiles_by_logarithms],
-    "merge_partials": [
-        by_log_sum_exps,
-    ],
-    "layer_norm": [
-        lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps),
-        lambda x, g, b, eps=1e-5: g * nn.LayerNorm(x.size(-1), eps)(x) + b,
-    ],
+    "online_softmax": [blocks_at_once, by_logarithms, put_together_at_last],
+    "tiled_attention": [tiles, scores_made_twice],
+    "merge_partials": [by_log_sum_exps],
+    "layer_norm": [lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps)],
     "next_token_targets": [
         lambda ids: [
             torch.tensor([r[cut] for r in ids.tolist()]) for cut in (slice(-1), slice(1, None))
@@ -297,7 +248,7 @@ RIGHT = {
     ],
     "gpt2_attention": [by_module],
     "to_half_split": [positions.projection_to_half_split],
-    "other_weights": [drawn, by_qr],
+    "other_weights": [by_qr],
 }
 
 
