@@ -46,6 +46,18 @@ def test_online_softmax_is_the_maximum_and_the_sum_of_all():
             same(maximum + total.log(), given.logsumexp(-1))
 
 
+def test_partials_over_pieces_of_the_keys_merge_to_the_whole():
+    q, k, v = (x.detach() for x in drawn())
+    q *= 200  # scores whose powers overflow unless the maximum is taken off
+    mask = masks_of(T, S)[1]  # with rows that see nothing, in all pieces or in one
+    scores = (q @ k.mT / math.sqrt(D)).masked_fill(~mask, -math.inf)
+    pieces = [slice(0, 1), slice(1, 4), slice(4, S)]
+    sums = [flash.online_softmax(scores[..., piece], 2) for piece in pieces]
+    contexts = [attention(q, k[:, :, at], v[:, :, at], mask[..., at])[0] for at in pieces]
+    merged = flash.merge_partials(*map(torch.stack, zip(*sums, strict=True)), torch.stack(contexts))
+    same(merged, attention(q, k, v, mask)[0])
+
+
 def test_tiles_and_their_gradients_equal_the_whole():
     for queries, keys in ((T, S), (S, S), (S, T)):
         upstream = numbers(B, H, queries, WIDTH, seed=5)

@@ -1,6 +1,5 @@
 """Hints climb a true ladder, and progress is kept, or let go, without ever being in the way."""
 
-import dataclasses
 import doctest
 import inspect
 import json
@@ -344,14 +343,6 @@ def test_part_2_is_shown_once_it_is_begun():
     *rows, total = repr(progress()).splitlines()
     assert len(rows) == sum(1 for lesson in LESSONS if lesson.exercises)
     assert total == f"0 of {len(EXERCISES)} exercises are done."
-
-
-def test_the_table_leaves_out_a_lesson_without_exercises(monkeypatch):
-    empty = dataclasses.replace(LESSONS[0], exercises=[])
-    monkeypatch.setattr(catalogue, "LESSONS", (empty, LESSONS[1]), raising=False)
-    assert [(row.number, list(row.open)) for row in progress().rows] == [
-        (1, ["project", "self_attention", "project_qkv"])
-    ]
 
 
 BROKEN = {

@@ -301,8 +301,3 @@ def test_a_page_takes_the_course_s_function_where_nothing_is_kept(text, told, mo
     module.write_text(text)
     assert take_home.solved("merge_heads") is EXERCISES["merge_heads"].reference
     assert ("my_attention.py cannot be imported" in capsys.readouterr().out) == told
-
-
-def test_a_page_runs_without_the_file(module, capsys):
-    assert take_home.solved("merge_heads") is EXERCISES["merge_heads"].reference
-    assert capsys.readouterr().out == ""

@@ -1,10 +1,10 @@
-"""Lesson 10's pictures hold the waves and colour the pairs that are rotated together."""
+"""Lesson 10's picture holds the waves."""
 
 import torch
 from torch.testing import assert_close
 
 from mha_course import positions
-from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
+from mha_course.lessons.l10_positions.pictures import encoding_waves
 
 
 def test_drawings_hold_every_cell():
@@ -14,8 +14,3 @@ def test_drawings_hold_every_cell():
     assert_close(torch.tensor(image.get_array()), encoding.T)
     for line, channel in zip(lines, (0, 5), strict=True):
         assert_close(torch.tensor(line.get_ydata()), encoding[:, channel])
-    cells = rope_pairs(8).patches
-    colors = [patch.get_facecolor() for patch in cells]
-    for first, other in ((0, 4), (3, 7), (8, 9), (14, 15)):
-        assert colors[first] == colors[other]
-    assert len(set(colors[:8])) == len(set(colors[8:])) == 4

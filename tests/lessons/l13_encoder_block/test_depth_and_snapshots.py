@@ -11,7 +11,7 @@ from mha_course import example, models, plots
 from mha_course.datasets import grammar
 from mha_course.experiments import head_analysis
 from mha_course.lessons.l13_encoder_block import depth, training_snapshots
-from mha_course.lessons.l13_encoder_block.pictures import block_readings, block_wirings, norm_groups
+from mha_course.lessons.l13_encoder_block.pictures import block_readings, norm_groups
 
 # Depth
 
@@ -129,21 +129,6 @@ def test_a_snapshot_holds_what_the_measures_say():
 
 
 # Pictures
-
-
-def test_only_post_norm_has_norms_on_the_stream():
-    (ax,) = block_wirings().axes
-    streams = [line.get_xdata()[0] for line in ax.lines if line.get_linewidth() > 6]
-    on_stream = {
-        x: [text.get_text() for text in ax.texts if text.get_position()[0] == x] for x in streams
-    }
-    assert [sorted(words) for words in on_stream.values()] == [
-        ["+", "+", "out", "x"],
-        ["+", "+", "norm1", "norm2", "out", "x"],
-    ]
-    words = [text.get_text() for text in ax.texts]
-    for part in ("attention", "feed-forward", "norm1", "norm2"):
-        assert words.count(part) == 2
 
 
 def test_what_is_read_is_drawn_as_long_as_its_share():
