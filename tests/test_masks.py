@@ -128,8 +128,6 @@ def test_wrong_lines_disagree(check, edit):
 ERRORS = {
     "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)":
         lambda: masks.combine_masks(seen(T, S), masks.padding_mask([S], S)),
-    "combine_masks: padding has the wrong S. expected (B, 1, 1, S=7), got (B=1, 1, 1, S=5)":
-        lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([T], T)),
     "combine_masks: padding must be bool, True = may attend. expected torch.bool, got "
     "torch.int64, fix: padding.bool()":
         lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([S], S).long()),
@@ -141,14 +139,8 @@ ERRORS = {
         torch.float32),
     "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, fix: "
     "dtype=torch.float32": lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
-    "additive_mask: dtype must be able to hold -inf. expected a float dtype, got float32, fix: "
-    "dtype=torch.float32":
-        lambda: masks.additive_mask(masks.causal_mask(3), "float32"),
     "padding_mask: lengths must have 1 axes. expected "
     "(B), got (1, 2)": lambda: masks.padding_mask([[1, 3]], 3),
-    "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, "
-    "got [1.0, 2.0]":
-        lambda: masks.padding_mask(torch.tensor([1.0, 2.0]), 3),
     "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, "
     "got [-1, 2]":
         lambda: masks.padding_mask([-1, 2], 3),
@@ -158,20 +150,11 @@ ERRORS = {
     "seq_len >= 1, got seq_len=0": lambda: masks.causal_mask(0),
     "causal_mask_for_cache: the new tokens must be among all tokens. expected ints with 1 <= new "
     "<= total, got new=4, total=3": lambda: masks.causal_mask_for_cache(4, 3),
-    "causal_mask_for_cache: the new tokens must be among all tokens. expected ints with 1 <= new "
-    "<= total, got new=0, total=3": lambda: masks.causal_mask_for_cache(0, 3),
-    "causal_mask_for_cache: the new tokens must be among all tokens. expected ints with 1 <= new "
-    "<= total, got new=1, total=3.0": lambda: masks.causal_mask_for_cache(1, 3.0),
     "top_left_causal_mask: keys must be a positive int. expected keys >= 1, got keys=0":
         lambda: masks.top_left_causal_mask(3, 0),
-    "top_left_causal_mask: queries must be a positive int. expected queries >= 1, got queries=0":
-        lambda: masks.top_left_causal_mask(0, 3),
     "from_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, "
     "got 'keras'":
         lambda: masks.from_attend(masks.causal_mask(3), "keras"),
-    "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, "
-    "got 'keras'":
-        lambda: masks.to_attend(masks.causal_mask(3), "keras"),
     "to_attend: mask must be bool in the convention 'sdpa'. expected torch.bool, got "
     "torch.float32, fix: convention=\"additive\" if it holds 0 and -inf, mask.bool() if it holds "
     "0 and 1":
@@ -181,8 +164,6 @@ ERRORS = {
         lambda: masks.to_attend([[0.0]], "additive"),
     "to_attend: an additive mask must be floating point. expected a float dtype, got torch.bool":
         lambda: masks.to_attend(masks.causal_mask(3), "additive"),
-    "from_attend: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-    "fix: mask.bool() if it holds 0 and 1": lambda: masks.from_attend(torch.ones(3, 3), "sdpa"),
 }  # fmt: skip
 
 
@@ -217,20 +198,3 @@ def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
     assert masks.padding_mask(lengths, S, side="left").device == lengths.device
     with torch.device("meta"):
         assert masks.padding_mask([3, 1], S, device="cpu").device.type == "cpu"
-
-
-def test_masks_of_any_length_are_made_in_one_graph():
-    def made(x):
-        tokens = x.size(0)
-        return (
-            masks.causal_mask(tokens),
-            masks.causal_mask_for_cache(2, tokens),
-            masks.top_left_causal_mask(2, tokens),
-        )
-
-    torch.compiler.reset()
-    compiled = torch.compile(made, backend="eager", fullgraph=True)
-    x = torch.zeros(5)
-    torch._dynamo.mark_dynamic(x, 0)
-    for mine, theirs in zip(compiled(x), made(x), strict=True):
-        assert torch.equal(mine, theirs)

@@ -542,14 +542,6 @@ def two_passes(scores, size):
     return high, sum((block - shift[..., None]).exp().sum(-1) for block in blocks)
 
 
-def by_columns(scores, size):
-    high = scores[..., 0]
-    for column in scores.unbind(-1):
-        high = torch.maximum(high, column)
-    shift = high.nan_to_num(neginf=0.0)
-    return high, sum((column - shift).exp() for column in scores.unbind(-1))
-
-
 def in_numpy(scores):
     high = scores.max(-1)
     return torch.from_numpy(high), torch.from_numpy(np.exp(scores - high[..., None]).sum(-1))
@@ -583,7 +575,6 @@ HOLES = [
     ("online_softmax", starts_low),
     ("tiled_attention", keeps_all_blocks),
     ("online_softmax", two_passes),
-    ("online_softmax", by_columns),
     ("online_softmax", lambda scores, size: in_numpy(scores.numpy())),
     ("masked_softmax",
         lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),

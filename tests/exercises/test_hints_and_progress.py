@@ -466,27 +466,6 @@ def test_a_lecturer_switches_it_off(setting, monkeypatch):
     assert set(kept()) == {"project"}
 
 
-@pytest.mark.slow
-def test_two_notebooks_at_once_lose_nothing():
-    code = (
-        "import pathlib, sys, time\n"
-        "from mha_course.exercises.progress_store import remember\n"
-        "pathlib.Path('ready ' + sys.argv[1]).touch()\n"
-        "while len(list(pathlib.Path('.').glob('ready *'))) < 2: time.sleep(0.001)\n"
-        "for n in range(150):\n"
-        "    remember(f'{sys.argv[1]} {n}', 'correct')\n"
-    )
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    space = {**os.environ, "PYTHONPATH": paths}
-    commands = [[sys.executable, "-c", code, name] for name in "ab"]
-    writers = [subprocess.Popen(command, env=space) for command in commands]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
-    assert kept() == {
-        f"{name} {n}": {"status": "correct"} for name in ("a", "b") for n in range(150)
-    }
-    assert sorted(os.listdir()) == [progress_store.FILE, LOCK, "ready a", "ready b"]
-
-
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
 @pytest.mark.parametrize("name", [progress_store.FILE, LOCK, f"{progress_store.FILE}.part"])
 def test_git_ignores_what_is_kept(name):

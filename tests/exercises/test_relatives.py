@@ -26,12 +26,6 @@ no tensor goes in, or none with a gradient
     build_subtractor results; build_subtractor no_grad; build_subtractor numpy
     additive_mask results; additive_mask no_grad; additive_mask numpy
     sinusoidal_encoding results; sinusoidal_encoding no_grad; sinusoidal_encoding numpy
-no number goes in that could be rounded
-    build_subtractor inside torch.float16; build_subtractor inside torch.bfloat16
-    additive_mask inside torch.float16; additive_mask inside torch.bfloat16
-    sinusoidal_encoding inside torch.float16; sinusoidal_encoding inside torch.bfloat16
-the matrices are compared by what they do
-    build_subtractor returned torch.float16; build_subtractor returned torch.bfloat16
 the number of heads plays no part
     parameter_count argument 1
 longer values have the same null space

@@ -11,7 +11,7 @@ from mha_course import masks
 from mha_course.lessons.l15_language_model.exercises import generate
 from mha_course.lessons.l17_what_heads_do.exercises import other_weights
 
-B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
+T, S = 5, 7
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -29,11 +29,6 @@ def test_other_weights_give_the_same_context(dtype):
             same(got.sum(-1), torch.ones(T), dtype)
             assert (got >= 0).all()
             assert ((got - weights).abs().sum(-1) > 0.02).all()  # every row
-            change = (got - weights).double()
-            null = torch.linalg.svd(torch.cat((v, torch.ones_like(v[:, :1])), 1).double().T).Vh[
-                width + 1 :
-            ]
-            assert torch.allclose(change @ null.T @ null, change, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

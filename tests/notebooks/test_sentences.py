@@ -81,10 +81,3 @@ def test_01_compares_two_scores():
     hungry, greedily = (found.tokens.index(word) for word in ("hungry", "greedily"))
     score = found.mha.steps(found.x).scores[0, 1, hungry, greedily]
     assert round(score.item(), 2) == 23.74
-
-
-def test_14_finds_other_colours_with_every_seed():
-    runs = precomputed.load().vision.values()
-    assert len({tuple(run["colours"]) for run in runs}) == len(runs)
-    assert min(len(set(run["colours"])) for run in runs) == 1
-    assert min(run["accuracy"] for run in runs) > 0.9

@@ -44,8 +44,7 @@ class Relatives:
             )
             self.results = as_list(exercise.run(watched, *case.arguments))
             self.arguments.append(list(seen[0]))
-        self.has_floats = any(map(is_float, self.results))
-        self.learns = "no gradient" not in exercise.allows and self.has_floats
+        self.learns = "no gradient" not in exercise.allows and any(map(is_float, self.results))
 
     def answer(self, change):
         """Return the reference, called by ``change(call, *arguments)``."""
@@ -146,25 +145,6 @@ class Relatives:
             for value in sorted(values):
                 yield f"{value} {place}", partial(self._with, place, lambda _, v=value: v)
 
-    def narrower(self):
-        """Compute in half precision, or return it; float32 is precise enough."""
-        if not self.has_floats:
-            return
-        for dtype in (torch.float16, torch.bfloat16):
-
-            def inside(call, *arguments, dtype=dtype):
-                if not any(map(is_float, arguments)):
-                    return call(*arguments)
-                wide = next(x.dtype for x in arguments if is_float(x))
-                rounded = [x.to(dtype).to(wide) if is_float(x) else x for x in arguments]
-                return call(*rounded)
-
-            yield f"inside {dtype}", inside
-            yield (
-                f"returned {dtype}",
-                lambda call, *a, d=dtype: mapped(on_floats(lambda x: x.to(d)), call(*a)),
-            )
-
     def singles(self):
         """Be wrong for sizes of 1, for odd or even ones, or where two sizes differ."""
         sizes = self.sizes()
@@ -194,7 +174,7 @@ class Relatives:
             yield f"frozen {name}", frozen(self.reference, name)
 
 
-FAMILIES = ("detached", "parameters", "masks", "sizes_written", "ignored", "narrower", "singles")
+FAMILIES = ("detached", "parameters", "masks", "sizes_written", "ignored", "singles")
 
 
 def off(x):

@@ -418,17 +418,11 @@ def gpt2_qkv(weight):
 
 
 def gpt2_attention(x, state, num_heads):
-    width = x.shape[2]
-    c_attn = nn.Linear(width, 3 * width)
-    c_attn.weight = nn.Parameter(state["c_attn.weight"].T)
-    c_attn.bias = nn.Parameter(state["c_attn.bias"])
-    q, k, v = rearrange(c_attn(x), "b s (n h d) -> n b h s d", n=3, h=num_heads)
+    qkv = F.linear(x, state["c_attn.weight"].T, state["c_attn.bias"])
+    q, k, v = rearrange(qkv, "b s (n h d) -> n b h s d", n=3, h=num_heads)
     context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    c_proj = nn.Linear(width, width, dtype=x.dtype)
-    with torch.no_grad():
-        c_proj.weight.copy_(state["c_proj.weight"].T)
-        c_proj.bias.copy_(state["c_proj.bias"])
-    return c_proj(rearrange(context, "b h s d -> b s (h d)"))
+    merged = rearrange(context, "b h s d -> b s (h d)")
+    return F.linear(merged, state["c_proj.weight"].T, state["c_proj.bias"])
 
 
 def to_half_split(weight, num_heads):

@@ -28,7 +28,6 @@ from mha_course.lessons.l19_bug_hunt.hunt import (
     accuse,
     case,
     score,
-    sentences,
     sheet,
     try_probe,
 )
@@ -110,10 +109,9 @@ def test_seeds_draw_other_sheets():
     drawn = [sheet(seed) for seed in range(1, 31)]
     assert len({tuple(one._names for one in cases) for cases in drawn}) == 30
     assert sheet(7) == sheet(7)
-    assert not {one._names for cases in drawn for one in cases} & {*PAIRS[:2]}  # the lesson's
     right = {one.number for cases in drawn for one in cases if one._mistakes == {INNOCENT}}
     assert right == {*range(1, 11)}
-    made = [one._names for cases in drawn for one in cases]
+    made = {one._names for cases in drawn for one in cases}
     assert not {f"{INNOCENT}/fused", f"{INNOCENT}/shifted"} & {*itertools.chain(*made)}
     assert {names for names in made if len(names) > 1} == {*PAIRS[2:]}
     for cases in drawn:
@@ -160,14 +158,10 @@ def test_a_source_that_can_be_read_is_what_runs(names):
     assert not re.search("#|\"\"\"|'''|Tensor", suspect.source)
 
 
-def test_a_choice_is_one_of_the_sentences(capsys):
-    sentences()
-    listed = capsys.readouterr().out
+def test_a_choice_is_one_of_the_sentences():
     titles = {said.title for said in SENTENCES.values()}
     assert len(titles) == len(SENTENCES) == len(SINGLE) + 1
-    for name, said in SENTENCES.items():
-        assert name in listed
-        assert said.title in listed
+    for said in SENTENCES.values():
         assert len(said.title) <= 80  # what a menu shows
         assert said.why
     for asked in ("banana", "", 3, None, f"{INNOCENT}/fused", SENTENCES[INNOCENT].title):
