@@ -29,7 +29,7 @@ def test_columns_are_the_heads_layer_after_layer(model, texts):
     assert {relation for text in texts for relation in text.pairs} == set(head_tables.RELATIONS)
 
 
-def test_a_hidden_word_is_the_one_that_asks(model, texts):
+def test_a_hidden_word_is_the_one_that_asks(texts):
     masked = head_tables.hide_first_word(texts, "noun")
     whole = [(text, pair) for text in texts for pair in text.pairs["noun"]]
     for text, (before, pair) in zip(masked, whole, strict=True):
@@ -37,12 +37,6 @@ def test_a_hidden_word_is_the_one_that_asks(model, texts):
         assert text.words[pair[0]] == "<mask>"
         back = (*text.words[: pair[0]], before.words[pair[0]], *text.words[pair[0] + 1 :])
         assert (back, text.kind) == (before.words, before.kind)
-    assert (
-        head_analysis.relation_table(
-            model, head_tables.hide_first_word(texts, "pronoun"), ["pronoun"]
-        )[0, 5]
-        > 0.8
-    )
 
 
 def test_mean_ablation_puts_the_mean_in_the_place_of_a_head(model, texts):

