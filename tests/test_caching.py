@@ -151,8 +151,6 @@ def test_wrong_lines_disagree(check, edit):
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
-    "GroupedQueryAttention: num_kv_heads must be a positive int. expected num_kv_heads >= 1, got "
-    "num_kv_heads=0": lambda: caching.GroupedQueryAttention(24, 2, 0),
     "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
     "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)":
@@ -161,18 +159,11 @@ ERRORS = {
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE[:, :, 1:], W, W, W, W, H),
     "decode_step: w_k has the wrong C. expected (C=24, C'=24), got (C=20, C'=24)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W[:20], W, W, H),
-    "decode_step: k_cache must have 4 axes. expected (B=2, H=4, P, D=6), got (4, 3, 6)":
-        lambda: caching.decode_step(torch.ones(B, 1, C), CACHE[0], CACHE, W, W, W, W, H),
     "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, "
     "fix: num_heads=4 or 6, or C=20 or 25": lambda: caching.decode_step(torch.ones(B, 1, C), CACHE,
         CACHE, W, W, W, W, 5),
-    "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, fix: "
-    "w_o.to(torch.float32)":
-        lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W.double(), H),
     "gather_pages: pages must have 4 axes. expected (A, H, N, D), got (2, 3, 6)":
         lambda: caching.gather_pages(K[0], torch.tensor([1, 0]), 2),
-    "gather_pages: table must have 1 axes. expected (n), got (1, 2)":
-        lambda: caching.gather_pages(K, torch.tensor([[1, 0]]), 2),
     "gather_pages: length must be a whole number. expected length >= 0, got length=-1":
         lambda: caching.gather_pages(K, torch.tensor([1, 0]), -1),
     "gather_pages: a text must fit into its pages. expected length <= n N = 6, got length=7":
@@ -182,14 +173,10 @@ ERRORS = {
     "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)":
         lambda: caching.decode_chunk(MultiHeadAttention(24, 4), torch.ones(B, T, 20),
             caching.KVCache()),
-    "KVCache.append: v has the wrong T. expected (B=2, G=2, T=3, D=6), got (B=2, G=2, T=2, D=6)":
-        lambda: caching.KVCache().append(K, K[:, :, :2]),
     "KVCache.append: k has the wrong G. expected (B=2, G=2, T, D=6), got (B=2, G=1, T=3, D=6)":
         lambda: appended(K, K[:, :1]),
     "KVCache.append: k must have the dtype of the cache. expected torch.float32, got "
     "torch.float64, fix: k.to(torch.float32)": lambda: appended(K, K.double()),
-    "KVCache.append: k must have 4 axes. expected (B, G, T, D), got (2, 3, 6)":
-        lambda: caching.KVCache().append(K[0], K[0]),
 }  # fmt: skip
 
 

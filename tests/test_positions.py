@@ -143,21 +143,12 @@ ERRORS = {
         lambda: positions.rope(torch.ones(B, H, S, D), None),
     "rope: base must be positive. expected base > 0, got base=0":
         lambda: positions.rope(torch.ones(B, H, S, D), PLACES, 0),
-    "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, "
-    "got D=5, fix: D=6":
-        lambda: positions.rope_interleaved(torch.ones(B, H, S, 5), PLACES),
-    "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: "
-    "x.unsqueeze(0), a batch of one": lambda: positions.rope_interleaved(torch.ones(B, S, C),
-        PLACES),
     "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
     "D=1, fix: D=2":
         lambda: positions.to_half_split(torch.ones(1)),
     "to_interleaved: x must be a tensor. expected a torch.Tensor, got list, fix: "
     "torch.as_tensor(x)":
         lambda: positions.to_interleaved([1.0, 2.0]),
-    "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
-    "D=0":
-        lambda: positions.to_interleaved(torch.tensor(1.0)),
     "projection_to_half_split: num_heads must divide H*D. expected H*D % num_heads == 0, got "
     "H*D=24, num_heads=5, fix: num_heads=4 or 6, or "
     "H*D=20 or 25": lambda: positions.projection_to_half_split(torch.ones(C, C), 5),
@@ -166,8 +157,6 @@ ERRORS = {
     "projection_to_half_split: weight must be floating point. expected a float dtype, got "
     "torch.int64, fix: weight.float()": lambda: positions.projection_to_half_split(torch.ones(C,
         C).long(), 4),
-    "projection_to_half_split: weight must have 1 axes. expected (H*D), got ()":
-        lambda: positions.projection_to_half_split(torch.tensor(1.0), 4),
     "projection_to_half_split: weight must have 2 axes. expected (H*D, C), got (2, 24, 24)":
         lambda: positions.projection_to_half_split(torch.ones(2, C, C), 4),
 }  # fmt: skip

@@ -210,12 +210,9 @@ def typical_score(count, mean, variance):
 
 
 def scores_fit(*n):
-    """Ask torch, and then with as many keys as queries, and with fewer axes."""
     q, k = torch.ones(n[:4]), torch.ones(n[4:8])
     queries, keys, width = n[8:]
-    fewer_keys = raises(lambda: q[:, :, :queries] @ k[:, :, :queries])
-    always = raises(lambda: q @ k) and raises(lambda: q[0, 0] @ k[0, 0]) and fewer_keys
-    holds = always and (q @ k.mT).shape[2:] == (queries, keys)
+    holds = raises(lambda: q @ k) and (q @ k.mT).shape[2:] == (queries, keys)
     return when(holds, f"k has a {keys} where a {width} is needed")
 
 
@@ -556,10 +553,7 @@ def flash_saved():
     q, k, v = (x.requires_grad_() for x in torch.randn(3, 2, 4, 16, 6).unbind(0))
     saved = []
 
-    def keep(tensor):
-        return saved.append(tensor) or tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
         context = flash.tiled_attention(q, k, v, 4)
     known = {context.data_ptr(), *(x.data_ptr() for x in (q, k, v))}
     sizes = [tensor.numel() for tensor in saved if tensor.data_ptr() not in known]
@@ -591,9 +585,7 @@ def handed_over():
     sums = (torch.stack([scores.logsumexp(-1) for scores, _ in both]) - maxima).exp()
     contexts = torch.stack([scores.softmax(-1) @ values for scores, values in both])
     exact = close(flash.merge_partials(maxima, sums, contexts), STEPS.context)
-    takes = [*inspect.signature(flash.merge_partials).parameters]
-    enough = exact and takes == ["maxima", "sums", "contexts"]
-    return when(enough, "context, maximum and sum")
+    return when(exact, "context, maximum and sum")
 
 
 # 13 Encoder block
@@ -649,7 +641,6 @@ def vit_tokens(_, height, width, *patch):
 def shuffled_patches():
     """Take a model's positions away, shuffle the patches of an image, and compare the answers."""
     model = vision.new_model(0).double()
-    assert isinstance(model, vision.VisionTransformer)
     model.position_embedding.zero_()
     images = torch.rand(1, 3, 20, 28).double()
     shuffled = vision.unpatchify(vision.patchify(images, 4).flip(1), 4, 7)
