@@ -20,7 +20,6 @@ SIZES = {
     "one_head": {"B": 2, "S": 5, "C": 6, "H": 1},  # D = C
     "one_item": {"B": 1, "S": 5, "C": 24, "H": 4},
 }
-PATCHES = (4, 8)  # rows and columns of the picture that is cut into windows
 _FACTORS = {"q": 0, "k": 1, "v": 2, "o": 3}
 
 

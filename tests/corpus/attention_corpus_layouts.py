@@ -8,7 +8,7 @@ import math
 
 import torch
 from attention_corpus_base import sequence_first
-from attention_corpus_right import HEADS, heads, right
+from attention_corpus_right import HEADS, right
 from torch import nn
 from torch.nn import functional as F
 
@@ -141,23 +141,3 @@ class Makemore(nn.Module):
         merged = torch.cat([h(x) for h in self.heads], dim=-1)
         out = self.proj(merged)
         return out
-
-
-@right(
-    heads(
-        q="B S H D", k="B S H D", v="B S H D", scores="B T S", weights="B T S", context="B T H D"
-    ),
-    equal={at: {"context": "B T H|? D"} for at in ("square", "all_four", "one_head")},
-    storage={"q": "view", "context": "copy", "merged": "view"},
-)
-def loop_over_heads_stacked(p, x):
-    q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
-    results = []
-    for h in range(p.H):
-        scores = q[:, :, h] @ k[:, :, h].transpose(1, 2) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        results.append(weights @ v[:, :, h])
-    context = torch.stack(results, dim=2)
-    merged = context.flatten(2)
-    out = p.o(merged)
-    return out

@@ -1,11 +1,10 @@
-"""Right attention: models of pictures, windows, and block by block."""
+"""Right attention: a class token, and block by block."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
 from __future__ import annotations
 
 import torch
-from attention_corpus_base import PATCHES
 from attention_corpus_right import right
 from torch import nn
 
@@ -58,56 +57,6 @@ class VitClassToken(nn.Module):
         tokens = torch.cat((cls_tokens, patches), dim=1)
         mixed = self.mixer(tokens)
         out = mixed[:, 0]
-        return out
-
-
-def picture(p):
-    return (p.draw(p.B, *PATCHES, p.C, seed=80),)
-
-
-@right(
-    {
-        **dict.fromkeys(("q", "context"), "* H * D"),
-        **dict.fromkeys(("scores", "weights"), "* H * *"),
-        "merged": "* * C",
-        "out": "B|? * * C",
-    },
-    axes="B Y X C",
-    args=picture,
-)
-class Swin(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.window_size, self.num_heads = 2, p.H
-        self.qkv, self.proj = p.linear("q", "k", "v"), p.linear("o")
-
-    def window_partition(self, x):
-        B, Y, X, C = x.shape
-        x = x.view(
-            B, Y // self.window_size, self.window_size, X // self.window_size, self.window_size, C
-        )
-        return (
-            x.permute(0, 1, 3, 2, 4, 5)
-            .contiguous()
-            .view(-1, self.window_size * self.window_size, C)
-        )
-
-    def forward(self, x):
-        _, Y, X, C = x.shape
-        windows = self.window_partition(x)
-        B_, N, _ = windows.shape
-        qkv = (
-            self.qkv(windows)
-            .reshape(B_, N, 3, self.num_heads, C // self.num_heads)
-            .permute(2, 0, 3, 1, 4)
-        )
-        q, k, v = qkv.unbind(0)
-        scores = (q * (C // self.num_heads) ** -0.5) @ k.transpose(-2, -1)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(B_, N, C)
-        tiles = self.proj(merged).view(-1, Y // 2, X // 2, self.window_size, self.window_size, C)
-        out = tiles.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, Y, X, C)
         return out
 
 
