@@ -50,7 +50,6 @@ def settle(page):
 
 
 def state(page):
-    settle(page)
     return page.evaluate("['stage', 'row', 'head'].map((name) => model.get(name))")
 
 

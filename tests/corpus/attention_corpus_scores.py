@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from attention_corpus_base import (
     SIZES,
@@ -77,44 +75,6 @@ def grouped(p, name):
 
 
 GROUPED = {"k": "B * S D", "v": "B * S D"}
-
-
-@right(
-    heads(**GROUPED, q="B H S D"),
-    sizes=("H", "H_kv"),
-    equal={at: {"q": "B H S D|?", "k": "B * S D|?"} for at in ("square", "all_four")},  # D / 2 = 2
-)
-def llama(p):
-    wk, wv, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
-    freqs = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=torch.float64) / p.D))
-    angles = torch.outer(torch.arange(p.S, dtype=torch.float64), freqs)
-    freqs_cis = torch.polar(torch.ones_like(angles), angles)
-
-    def rotate(x):
-        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
-        turns = freqs_cis.view(1, pairs.shape[1], 1, pairs.shape[-1])
-        rotated = torch.view_as_real(pairs * turns).flatten(3)
-        return rotated
-
-    def repeat_kv(x):
-        x = x[:, :, :, None, :].expand(p.B, p.S, p.H_kv, groups, p.D)
-        return x.reshape(p.B, p.S, p.H_kv * groups, p.D)
-
-    def forward(x):
-        xq = p.q(x).view(p.B, p.S, p.H, p.D)
-        xk, xv = (f(x).view(p.B, p.S, p.H_kv, p.D) for f in (wk, wv))
-        xq, xk = rotate(xq), rotate(xk)
-        keys, values = repeat_kv(xk), repeat_kv(xv)
-        q, k, v = (t.transpose(1, 2) for t in (xq, keys, values))
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(p.D)
-        scores = scores + torch.full((p.S, p.S), float("-inf"), dtype=x.dtype).triu(diagonal=1)
-        weights = F.softmax(scores, dim=-1).type_as(xq)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, -1)
-        out = p.o(merged)
-        return out
-
-    return forward
 
 
 @right(
