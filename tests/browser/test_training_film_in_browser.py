@@ -86,16 +86,6 @@ def test_heads_and_words_are_chosen_by_pointer_and_by_keys(show, film):
     assert page.evaluate("[model.get('row'), model.get('position')]") == [CHASED - 1, 0]
 
 
-def test_it_plays_a_snapshot_in_70_milliseconds_and_only_when_asked(show):
-    page = show()
-    browsing.stop_clock(page)
-    page.clock.run_for(5000)
-    assert page.evaluate("model.get('position')") == 0
-    page.locator(".play").click()
-    page.clock.run_for(600 + 3 * 70 + 10)
-    assert page.evaluate("model.get('position')") == 4
-
-
 def test_more_snapshots_are_drawn_as_they_come(show, film):
     whole = film._state_after({})
     size = 4 * 15 * 15

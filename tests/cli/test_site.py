@@ -209,18 +209,6 @@ def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offlin
     alone.get_by_text("Search needs search-text.js").wait_for()
 
 
-def test_a_heading_has_a_link_to_itself_that_keys_show(saved, offline_page):
-    page = offline_page(saved / "03_scaling.html")
-    link = page.locator("article h2 .anchor").first
-    opacity = "node => getComputedStyle(node).opacity"
-    assert link.evaluate(opacity) == "0"
-    link.focus()
-    assert link.evaluate(opacity) == "1"
-    page.keyboard.press("Enter")
-    heading = page.evaluate("document.getElementById(location.hash.slice(1)).localName")
-    assert heading == "h2"
-
-
 def test_all_sections_can_be_searched_and_no_answer_is_among_their_words():
     path = LESSONS[3]
     page = pages.read(read(path), path.stem)
