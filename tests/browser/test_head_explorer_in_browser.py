@@ -391,7 +391,6 @@ def test_nothing_sticks_out_at_any_width(show, draw, width, scheme):
 def test_512_tokens_can_be_pointed_at(show, width):
     given = torch.full((2, 512, 512), 0.0)
     given[0, 200:300, 200:300] = 1
-    given[0, 0, 511] = 0.3
     page = show(HeadExplorer(given), width=width)
     # under a pixel: mean colours
     assert grid(page)["w"] == (1 if width == 1280 else pytest.approx(0.7, abs=0.2))
@@ -399,11 +398,6 @@ def test_512_tokens_can_be_pointed_at(show, width):
     assert np.abs(cell(page, 100, 250) - [0, 34, 78, 255]).max() < 4
     point(page, 250, 250)
     assert re.fullmatch(r"head 0: 2(49|50|51) → 2(49|50|51) 1.00", said(page))
-    page.locator(".surface").focus()
-    press(page, "Escape")
-    page.mouse.move(2, 2)
-    press(page, "End")
-    assert said(page) == "head 0: 0 → 511 0.30"
 
 
 def test_words_from_people_stay_words(show, draw):
