@@ -122,7 +122,6 @@ def test_a_long_title_leaves_the_picture_its_space(title, size):
     for one in (without, ax):
         one.figure.canvas.draw()
     assert ax.get_window_extent().width > 0.6 * without.get_window_extent().width
-    assert plots.heatmap(np.eye(size), title="one head").get_title("left") == "one head"
 
 
 def test_what_is_punctuation_is_quoted_among_the_strongest():
