@@ -9,7 +9,6 @@ from __future__ import annotations
 
 # Each enters its cases into RIGHT or WRONG.
 import attention_corpus_layouts  # noqa: F401
-import attention_corpus_models  # noqa: F401
 import attention_corpus_scores  # noqa: F401
 from attention_corpus_base import SIZES, Case
 from attention_corpus_right import RIGHT

@@ -20,7 +20,6 @@ SIZES = {
     "one_head": {"B": 2, "S": 5, "C": 6, "H": 1},  # D = C
     "one_item": {"B": 1, "S": 5, "C": 24, "H": 4},
 }
-PATCHES = (4, 8)  # rows and columns of the picture that is cut into windows
 _FACTORS = {"q": 0, "k": 1, "v": 2, "o": 3}
 
 
@@ -50,20 +49,13 @@ class Problem:
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    def linear(self, *names, rows=slice(None), layout=None):
-        """Return the Linears of these names as one, with rows in the order of ``layout``."""
+    def linear(self, *names, rows=slice(None)):
+        """Return these rows of the Linears of these names as one."""
         width = self.C
         weight = torch.cat(
             [1.5 * self.draw(width, width, seed=10 + _FACTORS[n]) / width**0.5 for n in names]
         )
         shift = torch.cat([self.draw(width, seed=20 + _FACTORS[n]) for n in names])
-        if layout:
-            order = (
-                torch.arange(3 * self.C)
-                .view(3, self.H, self.D)
-                .permute(["3HD".index(a) for a in layout])
-            )
-            weight, shift = weight[order.flatten()], shift[order.flatten()]
         layer = nn.Linear(width, len(shift[rows]), dtype=torch.float64)
         layer.load_state_dict({"weight": weight[rows], "bias": shift[rows]})
         return layer

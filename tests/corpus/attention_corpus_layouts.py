@@ -1,4 +1,4 @@
-"""Right attention: heads folded into the batch, einsum, einops, odd layouts, loops."""
+"""Right attention: heads folded into the batch, and block by block."""
 
 # ruff: noqa: RET504 - what is judged is in a variable
 
@@ -8,8 +8,7 @@ import math
 
 import torch
 from attention_corpus_base import sequence_first
-from attention_corpus_right import HEADS, heads, right
-from torch import nn
+from attention_corpus_right import HEADS, right
 from torch.nn import functional as F
 
 ONE = ("one_head", "one_item")
@@ -78,86 +77,22 @@ def chunks_of_heads_along_the_batch(p, x):
     return out
 
 
-# einsum, einops, and layouts of their own
+# Block by block
 
 
 @right(
-    {"weights": "B*H|? T S", "context": "B*H|? D|? T", "out": "B|? * T"},
-    axes="B C S",
-    args=lambda p: (p.x.transpose(1, 2).contiguous(),),
-    equal={at: {"weights": "* T S", "context": "* * T"} for at in ONE},
+    {"rows": "B H * D", "context": "B H T|S|? D", "merged": "B T|S|? C", "out": "B T|S|? C"},
+    storage={"context": "copy"},
 )
-class GuidedDiffusion(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        fused, out = p.linear("q", "k", "v", layout="H3D"), p.linear("o")
-        self.qkv = nn.Conv1d(p.C, 3 * p.C, 1, dtype=torch.float64)
-        self.proj_out = nn.Conv1d(p.C, p.C, 1, dtype=torch.float64)
-        self.num_heads = p.H
-        for conv, layer in ((self.qkv, fused), (self.proj_out, out)):
-            conv.load_state_dict({"weight": layer.weight[..., None], "bias": layer.bias})
-
-    def forward(self, x):
-        bs, width, length = self.qkv(x).shape
-        ch = width // (3 * self.num_heads)
-        q, k, v = self.qkv(x).reshape(bs * self.num_heads, ch * 3, length).split(ch, dim=1)
-        scale = 1 / math.sqrt(math.sqrt(ch))
-        weights = torch.einsum("bct,bcs->bts", q * scale, k * scale)
-        weights = torch.softmax(weights, dim=-1)
-        context = torch.einsum("bts,bcs->bct", weights, v)
-        out = self.proj_out(context.reshape(bs, -1, length))
-        return out
-
-
-# One head at a time
-
-
-@right(
-    {name: pattern.replace("H ", "") for name, pattern in HEADS.items()},
-    storage={"scores": "new", "merged": "copy"},
-)
-class Makemore(nn.Module):
-    class Head(nn.Module):
-        def __init__(self, p, rows):
-            super().__init__()
-            self.query, self.key, self.value = (p.linear(n, rows=rows) for n in ("q", "k", "v"))
-            self.later = p.later
-
-        def forward(self, x):
-            k = self.key(x)
-            q = self.query(x)
-            scores = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
-            weights = F.softmax(scores.masked_fill(self.later, float("-inf")), dim=-1)
-            v = self.value(x)
-            context = weights @ v
-            return context
-
-    def __init__(self, p):
-        super().__init__()
-        self.heads = nn.ModuleList(self.Head(p, slice(h * p.D, (h + 1) * p.D)) for h in range(p.H))
-        self.proj = p.linear("o")
-
-    def forward(self, x):
-        merged = torch.cat([h(x) for h in self.heads], dim=-1)
-        out = self.proj(merged)
-        return out
-
-
-@right(
-    heads(
-        q="B S H D", k="B S H D", v="B S H D", scores="B T S", weights="B T S", context="B T H D"
-    ),
-    equal={at: {"context": "B T H|? D"} for at in ("square", "all_four", "one_head")},
-    storage={"q": "view", "context": "copy", "merged": "view"},
-)
-def loop_over_heads_stacked(p, x):
-    q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
-    results = []
-    for h in range(p.H):
-        scores = q[:, :, h] @ k[:, :, h].transpose(1, 2) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        results.append(weights @ v[:, :, h])
-    context = torch.stack(results, dim=2)
-    merged = context.flatten(2)
+def blocks_of_queries(p, x, size=2):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
+    parts = []
+    for start, queries in enumerate(q.split(size, dim=2)):
+        scores = queries @ k.transpose(-2, -1) / p.D**0.5
+        scores = scores.masked_fill(p.later[start * size : (start + 1) * size], -torch.inf)
+        rows = scores.softmax(dim=-1) @ v
+        parts.append(rows)
+    context = torch.cat(parts, dim=2)
+    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
     out = p.o(merged)
     return out

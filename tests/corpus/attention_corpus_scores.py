@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from attention_corpus_base import (
     SIZES,
@@ -17,18 +15,6 @@ from torch import nn
 from torch.nn import functional as F
 
 # Masks, softmax and scale
-
-
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, args=lambda p: (p.x, p.keep))
-def hidden_after_softmax_then_renormalised(p, x, keep):
-    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-    scores = q @ k.mT / p.D**0.5
-    weights = scores.softmax(-1) * keep.unsqueeze(1).unsqueeze(2)
-    weights = weights / weights.sum(-1, keepdim=True)
-    context = weights @ v
-    merged = context.transpose(1, 2).flatten(2)
-    out = p.o(merged)
-    return out
 
 
 # Which of the two token axes is whose cannot be told before the second product.
@@ -47,16 +33,6 @@ def keys_times_queries(p, x):
     weights = torch.softmax(scores, dim=-2)
     context = weights.transpose(-2, -1) @ v
     out = p.o(context.transpose(1, 2).flatten(2))
-    return out
-
-
-@right({"scores": "B T S", "weights": "B T S", "context": "B C T", "out": "B T C"}, sizes=(),
-    )  # fmt: skip
-def values_times_transposed_weights(p, x):
-    scores = p.q(x) @ p.k(x).transpose(1, 2) / x.size(-1) ** 0.5
-    weights = scores.softmax(dim=-1)
-    context = p.v(x).transpose(1, 2) @ weights.transpose(1, 2)
-    out = p.o(context.transpose(1, 2))
     return out
 
 
@@ -99,89 +75,6 @@ def grouped(p, name):
 
 
 GROUPED = {"k": "B * S D", "v": "B * S D"}
-
-
-@right(
-    heads(**GROUPED, q="B H S D"),
-    sizes=("H", "H_kv"),
-    equal={at: {"q": "B H S D|?", "k": "B * S D|?"} for at in ("square", "all_four")},  # D / 2 = 2
-)
-def llama(p):
-    wk, wv, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
-    freqs = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=torch.float64) / p.D))
-    angles = torch.outer(torch.arange(p.S, dtype=torch.float64), freqs)
-    freqs_cis = torch.polar(torch.ones_like(angles), angles)
-
-    def rotate(x):
-        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
-        turns = freqs_cis.view(1, pairs.shape[1], 1, pairs.shape[-1])
-        rotated = torch.view_as_real(pairs * turns).flatten(3)
-        return rotated
-
-    def repeat_kv(x):
-        x = x[:, :, :, None, :].expand(p.B, p.S, p.H_kv, groups, p.D)
-        return x.reshape(p.B, p.S, p.H_kv * groups, p.D)
-
-    def forward(x):
-        xq = p.q(x).view(p.B, p.S, p.H, p.D)
-        xk, xv = (f(x).view(p.B, p.S, p.H_kv, p.D) for f in (wk, wv))
-        xq, xk = rotate(xq), rotate(xk)
-        keys, values = repeat_kv(xk), repeat_kv(xv)
-        q, k, v = (t.transpose(1, 2) for t in (xq, keys, values))
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(p.D)
-        scores = scores + torch.full((p.S, p.S), float("-inf"), dtype=x.dtype).triu(diagonal=1)
-        weights = F.softmax(scores, dim=-1).type_as(xq)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, -1)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-def rotate_half(x):
-    x1, x2 = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
-    return torch.cat((-x2, x1), dim=-1)
-
-
-@right(
-    heads(**GROUPED),
-    sizes=("H", "H_kv"),
-    storage={"k": "copy", "merged": "same"},
-)
-def hf_llama(p):
-    k_proj, v_proj, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
-
-    def rotary(x):
-        inv_freq = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=x.dtype) / p.D))
-        freqs = torch.arange(x.size(1), dtype=x.dtype)[:, None] * inv_freq
-        emb = torch.cat((freqs, freqs), dim=-1)[None]
-        return emb.cos(), emb.sin()
-
-    def forward(hidden_states):
-        input_shape = hidden_states.shape[:-1]
-        cos, sin = (t.unsqueeze(1) for t in rotary(hidden_states))
-        q, k, v = (
-            f(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
-            for f in (p.q, k_proj, v_proj)
-        )
-        q = (q * cos) + (rotate_half(q) * sin)
-        k = (k * cos) + (rotate_half(k) * sin)
-        k, v = (
-            t[:, :, None].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D)
-            for t in (k, v)
-        )
-        scores = torch.matmul(q, k.transpose(2, 3)) * p.D**-0.5
-        scores = scores + torch.zeros_like(scores).masked_fill(
-            p.later, torch.finfo(scores.dtype).min
-        )
-        weights = F.softmax(scores, dim=-1, dtype=scores.dtype)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().reshape(*input_shape, -1).contiguous()
-        out = p.o(merged)
-        return out
-
-    return forward
 
 
 @right(

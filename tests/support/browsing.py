@@ -1,4 +1,4 @@
-"""A browser for tests and benchmarks: a page for one widget, and JupyterLab."""
+"""A browser for tests: a page for one widget, and JupyterLab."""
 
 import json
 import os

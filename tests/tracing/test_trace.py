@@ -416,17 +416,6 @@ def test_the_weights_of_the_module_of_torch(averaged, expected, x):
     assert (weights.axes, weights.stage) == (tuple(expected.split()), "weights")
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [nn.TransformerEncoderLayer(C, H, 4 * C, batch_first=True), models.EncoderBlock(C, H, 4 * C)],
-)
-def test_encoder_blocks_keep_their_names(layer, x):
-    found = trace(nn.Sequential(layer, layer).double().eval(), x, axes="B S C")
-    assert found.steps[-1].axes == ("B", "S", "C")
-    assert all("?" not in step.axes for step in found.steps)
-    assert found.warnings == ()
-
-
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_compiled_code_is_run_as_written_and_says_so(x):
     found = trace(torch.compile(lambda x: x.transpose(0, 1) * 2), x, axes="B S C")
@@ -660,26 +649,17 @@ def test_text_shows_names_memory_warnings_and_notes(x):
     assert max(map(len, text.splitlines())) <= 88
 
 
-def test_html_escapes_what_people_write(x):
-    def marked(x):
-        return x * 3 if "<b>" else x
-
-    found = trace(marked, x, axes="B S C")
-    assert "&lt;b&gt;" in found._repr_html_()
-    assert "<b>" not in found._repr_html_()
-    for tag in ("<svg", "<style", "<script", "class=", "aria-"):
-        assert tag not in found._repr_html_()
-
-
-def test_marks_that_turn_text_are_written_out(x):
-    line = "    y = x + len('\u202edrawkcab')  # \u05d0\n"
+def test_html_escapes_what_people_write_and_what_turns_text(x):
+    line = "    y = x + len('\u202e<b>drawkcab')  # \u05d0\n"
     space, file = {}, "<somebody's>"
     linecache.cache[file] = (0, None, ["def turned(x):\n", line, "    return y\n"], file)
     exec(compile("".join(linecache.cache[file][2]), file, "exec"), space)
     found = trace(space["turned"], x, axes="B S C")
     for shown in (found._repr_html_(), found.compare(found)._repr_html_()):
         assert "\u202e" not in shown
-    assert "\\u202edrawkcab" in found._repr_html_()
+        for tag in ("<b>", "<svg", "<style", "<script", "class=", "aria-"):
+            assert tag not in shown
+    assert "\\u202e&lt;b&gt;drawkcab" in found._repr_html_()
 
 
 def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
@@ -698,19 +678,6 @@ def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
     ]
     with pytest.raises(KeyError, match="no step is called 'nothing'"):
         traced.ledger("nothing")
-
-
-def test_a_result_is_found_by_every_variable_that_held_it(draw):
-    module = MultiHeadAttention(48, 4).double()
-
-    def block(x):
-        mixed, _ = module(x)
-        return x + mixed
-
-    traced = trace(block, draw(B, 17, 48), axes="B S C")
-    assert traced.step("mixed").name == "out"
-    assert traced.step("mixed") is traced.steps[-2]
-    assert str(traced.ledger("mixed")) == "mixed  (B, T, C)  (2, 17, 48)"
 
 
 def test_comparing_says_where_traces_part(x):
@@ -735,12 +702,6 @@ def test_two_traces_say_the_same(x):
         repr(first)
         == "Trace: 18 steps: 8 new, 8 views, 1 copy, 1 same object; 4 hidden copies; 50,880 FLOPs"
     )
-
-
-def test_devices_change_nothing_in_the_report(x, device):
-    module = MultiHeadAttention(C, H).double()
-    here = str(trace(module, x, axes="B S C"))
-    assert str(trace(module.to(device), x.to(device), axes="B S C")) == here
 
 
 def test_tensors_that_hold_the_same_memory_share_its_number(x):
@@ -814,22 +775,6 @@ def test_work_grows_with_the_number_of_steps(run, number, x):
     """Nested calls, and unnamed tensors, once took time quadratic in their number."""
     run(x, number)  # what is looked up once
     assert calls_of(run, x, 4 * number) < 5 * calls_of(run, x, number)
-
-
-def over_several_lines(x):
-    scores = torch.matmul(
-        x,
-        x.transpose(-2, -1),  # a comment
-    ) / math.sqrt(C)
-    for part in (scores * 2,):
-        scores = part
-    return scores
-
-
-def test_a_statement_over_several_lines_is_shown_whole(x):
-    lines = [step.line for step in trace(over_several_lines, x, axes="B S C").steps]
-    assert lines[:3] == ["scores = torch.matmul(x, x.transpose(-2, -1)) / math.sqrt(C)"] * 3
-    assert lines[3] == "for part in (scores * 2,):"
 
 
 @torch.library.custom_op("mine::double", mutates_args=())
@@ -1259,7 +1204,8 @@ MLA = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_nope_head_dim": 5, "qk_rope_hea
        "moe_intermediate_size": 16}  # fmt: skip
 # what is said of a model beside what is said of all, and the share of steps that may have a "?"
 PUBLISHED = {
-    "gpt2": ({}, 0.04), "bert": ({}, 0.03), "llama": ({}, 0.04),
+    "gpt2": ({}, 0.04), "bert": ({}, 0.03), "llama": ({}, 0.04), "bloom": ({"n_head": 4}, 0.04),
+    "gpt_neox": ({}, 0.3),
     "albert": ({"embedding_size": 13}, 0.12),
     "mixtral": ({"num_key_value_heads": 2, "num_local_experts": 3}, 0.3),
     "gptj": ({"rotary_dim": 4}, 0.25),
@@ -1290,8 +1236,9 @@ def test_published_models_are_named(name):
     unknown = [step for step in found.steps if "?" in step.axes]
     assert found.warnings == found.questions == ()
     assert len(unknown) <= PUBLISHED[name][1] * len(found.steps)
-    scores = [step for step in found.steps if step.stage == "weights"]
-    assert scores[0].axes == ("B", "H", "T", "S")
+    ends = {step.stage: " ".join(step.axes).replace("B*H", "B H") for step in found.steps}
+    expected = {"split": "B H S D", "scores": "B H T S", "weights": "B H T S", "out": "B T C"}
+    assert ends | expected == ends
 
 
 def test_published_models_are_compared_by_what_attention_does():
@@ -1300,16 +1247,7 @@ def test_published_models_are_compared_by_what_attention_does():
     ends = {
         part.stage: [steps[-1].axes for steps in part.steps if steps] for part in compared.parts
     }
-    both = {
-        "split": "B H S D",
-        "scores": "B H T S",
-        "weights": "B H T S",
-        "context": "B H T D",
-        "out": "B T C",
-    }
-    assert {stage: ends[stage] for stage in both} == {
-        stage: [tuple(axes.split())] * 2 for stage, axes in both.items()
-    }
+    assert ends["context"] == [("B", "H", "T", "D")] * 2
     assert ends["projection"] == [("B*S", "3*C"), ("B", "S", "C")]
     others = [
         step for step in compared.traces["bert"].steps if step.op in ("gelu", "layer_norm", "tanh")
@@ -1324,7 +1262,11 @@ def test_sums_of_keys_and_values_are_no_scores(heads):
 
 @pytest.mark.parametrize(
     ("name", "options", "given", "axes", "expected"),
-    [*[(name, {"image_size": 12, "patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 4,
+    [("swin", {"image_size": 32, "embed_dim": 24, "depths": [2], "num_heads": [4],
+        "window_size": 4},
+      (2, 3, 32, 32), "B C H W",
+      {"softmax": "B*Y/4/4*X/4/4 H 4*4 4*4", "add": "B Y/4*X/4 C"}),
+     *[(name, {"image_size": 12, "patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 4,
         "hidden_size": 24},
         (2, 3, 12, 12), "B C H W",
         {"conv2d": "B C Y/4 X/4", "flatten": "B C Y/4*X/4", "cat": "B S C", "softmax": "B H T S"})
@@ -1342,6 +1284,7 @@ def test_widths_that_a_config_declares(name, options, given, axes, expected):
         found = trace(transformers.AutoModel.from_config(config).eval(), tensor, axes=axes)
     last_of = {step.op: " ".join(step.axes) for step in found.steps}
     assert {op: last_of[op] for op in expected} == expected
+    assert found.warnings == found.questions == ()
 
 
 # The width of a Linear's output says little
@@ -1413,19 +1356,6 @@ def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads,
     names = [step.axes[2:] for step in found.steps if step.op == "view"]
     assert names[0] == ("H", "D")
     assert names[1] == (("H_kv", "D") if kv_heads > 1 else ("1", "?"))
-
-
-def test_patches_that_are_unfolded_are_tokens(draw):
-    def see(x):
-        patches = x.unfold(2, 2, 2).unfold(3, 3, 3).permute(0, 2, 3, 1, 4, 5).reshape(B, 6, -1)
-        tokens = torch.cat(
-            [torch.zeros(B, 1, C, dtype=x.dtype), nn.Linear(18, C, dtype=x.dtype)(patches)], 1
-        )
-        return (tokens @ tokens.mT).softmax(-1)
-
-    found = trace(see, draw(B, 3, 4, 9), axes="B Ch Y X", sizes={"C": C})
-    last_of = {step.op: " ".join(step.axes) for step in found.steps}
-    assert [last_of[op] for op in ("linear", "cat", "softmax")] == ["B Y/2*X/3 C", "B S C", "B T S"]
 
 
 # Two sequences

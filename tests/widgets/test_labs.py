@@ -242,13 +242,12 @@ def test_what_does_not_fit_is_refused(scores, make, message):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_any_float_on_any_device(scores, dtype, device):
-    lab = SoftmaxLab(scores.to(device, dtype)[None, None], TOKENS)
-    expected = scores.double().softmax(-1)
-    assert torch.allclose(tensor(panel(lab, "matrix")["values"]), expected, atol=2e-2)
-    everything = torch.ones(6, 6, dtype=torch.bool, device=device)
-    masked = MaskLab(scores.to(device, dtype), TOKENS, mask=everything)
-    masked.set(fill=FINITE)
-    told = "value cannot be converted" in masked.state["trouble"]
+    given = scores.to(device, dtype)[None, None]
+    lab = MaskLab(given, TOKENS, mask=torch.ones(6, 6, dtype=torch.bool, device=device))
+    drawn = tensor(panel(lab, "matrix", 1)["values"])
+    assert torch.allclose(drawn, scores.double().softmax(-1), atol=2e-2)
+    lab.set(fill=FINITE)
+    told = "value cannot be converted" in lab.state["trouble"]
     assert told == (dtype == torch.float16)  # where -1e9 does not exist
 
 

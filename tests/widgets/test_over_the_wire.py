@@ -6,7 +6,7 @@ import time
 
 import pytest
 from elsewhere import COLAB, STUB
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.manager import run_kernel
 from lessons import modules_named
 from widget_cases import CASES, START, first_move
 
@@ -39,10 +39,8 @@ def folder(request):
 class Kernel:
     """A kernel, and the messages a front end sends to it."""
 
-    def __init__(self, folder):
-        path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
-        own = {"PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
-        self.manager, self.client = start_new_kernel(env=os.environ | own, cwd=ROOT)
+    def __init__(self, client):
+        self.client = client
 
     def run(self, code):
         """Run code, and return the messages that it sent; what it raises fails the test."""
@@ -88,23 +86,23 @@ class Kernel:
                     return sent
         raise TimeoutError(f"not idle after {seconds} s")
 
-    def stop(self):
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
-
 
 @pytest.fixture(scope="module")
 def kernel(folder):
-    started = Kernel(folder)
-    started.run(
-        (STUB if folder else "") + "import ipywidgets as W, anywidget, IPython, warnings" + START
-    )
-    if folder:
-        versions = "[each.__version__ for each in (W, IPython, anywidget, np)]"
-        names = ("ipywidgets", "ipython", "anywidget", "numpy")
-        assert started.value(versions) == str([COLAB[name] for name in names])
-    yield started
-    started.stop()
+    path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
+    own = {"PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
+    with run_kernel(env=os.environ | own, cwd=ROOT) as client:
+        started = Kernel(client)
+        started.run(
+            (STUB if folder else "")
+            + "import ipywidgets as W, anywidget, IPython, warnings"
+            + START
+        )
+        if folder:
+            versions = "[each.__version__ for each in (W, IPython, anywidget, np)]"
+            names = ("ipywidgets", "ipython", "anywidget", "numpy")
+            assert started.value(versions) == str([COLAB[name] for name in names])
+        yield started
 
 
 @pytest.mark.parametrize("name", CASES)

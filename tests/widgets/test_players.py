@@ -97,19 +97,9 @@ def test_keys_step_and_go_no_further(page, last):
     for key in ("a", "Control+ArrowLeft", "Tab"):  # not keys of the player
         page.keyboard.press(key)
     assert page.evaluate("leaked") == ["End", "Control", "ArrowLeft", "Tab"]
-    assert now(page) == 2
-
-
-def test_buttons_and_the_slider_step_and_the_kernel_is_told(page):
-    page.get_by_role("button", name="Next").click()
-    assert now(page) == 1
-    page.locator("input").fill("3")
-    assert now(page) == 3
-    page.get_by_role("button", name="Back").click()
-    assert now(page) == 2
-    page.locator("input").fill("0")
-    page.get_by_role("button", name="Back").click(force=True)  # it says that it is disabled
-    assert now(page) == 0
+    for to in (1, 0, 0):
+        page.get_by_role("button", name="Back").click(force=True)  # the last one is disabled
+        assert now(page) == to
     page.wait_for_function("model.saved > 0")
 
 
