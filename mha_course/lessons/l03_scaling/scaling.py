@@ -27,8 +27,6 @@ class Saturation(NamedTuple):
     spread: float  # the standard deviation of the scores
     top: float  # the largest weight, averaged over the rows
     saturated: float  # the fraction of rows whose largest weight is above 0.99
-    at_scores: Tensor  # (N,), the length of the gradient at each query's scores
-    at_q: Tensor  # (N,), and of that which reaches q
 
 
 class Draws(NamedTuple):
@@ -77,33 +75,28 @@ def _scores(q: Tensor, k: Tensor, divisor: float) -> Tensor:
     return q @ k.mT / divisor
 
 
-@torch.enable_grad()
 def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor]) -> Saturation:
     """Let the queries attend with scores scaled by this function.
 
-    Args: scale maps q (N, 1, 1, D) and k (N, 1, 64, D) to scores (N, 1, 1, 64). If no gradient
-        flows through it, the length is 0.
+    Args: scale maps q (N, 1, 1, D) and k (N, 1, 64, D) to scores (N, 1, 1, 64).
+    """
+    scores = scale(drawn.q, drawn.k).detach()
+    rows = scores.softmax(-1)[:, 0, 0].sort(-1, descending=True).values  # (N, 64)
+    saturated = (rows[:, 0] > 0.99).double().mean()
+    return Saturation(rows, float(scores.std()), float(rows[:, 0].mean()), float(saturated))
+
+
+@torch.enable_grad()
+def gradients(drawn: Draws, divisor: float) -> tuple[Tensor, Tensor]:
+    """Return the length of the gradient at each query's scores, and of that which reaches q.
+
+    Shape: both (N,)
     """
     q = drawn.q.clone().requires_grad_()
-    scores = scale(q, drawn.k)  # (N, 1, 1, 64)
-    if not scores.requires_grad:
-        # a learner's scale may detach q; the scores still have a gradient
-        scores.requires_grad_()
-    weights = scores.softmax(-1)  # (N, 1, 1, 64)
-    gain = (weights @ drawn.v * drawn.upstream).sum()
-    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(gain, [scores, q], allow_unused=True)
-    at_scores, at_q = (
-        torch.zeros(len(q)) if grad is None else grad[:, 0, 0].norm(dim=-1) for grad in gradients
-    )
-    rows = weights.detach()[:, 0, 0].sort(-1, descending=True).values  # (N, 64)
-    return Saturation(
-        weights=rows,
-        spread=float(scores.detach().std()),
-        top=float(rows[:, 0].mean()),
-        saturated=float((rows[:, 0] > 0.99).double().mean()),
-        at_scores=at_scores,
-        at_q=at_q,
-    )
+    scores = _scores(q, drawn.k, divisor)  # (N, 1, 1, 64)
+    gain = (scores.softmax(-1) @ drawn.v * drawn.upstream).sum()
+    at_scores, at_q = torch.autograd.grad(gain, [scores, q])
+    return at_scores[:, 0, 0].norm(dim=-1), at_q[:, 0, 0].norm(dim=-1)
 
 
 def train_with(
