@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,7 +26,6 @@ class Control:
         options: the values of a slider, choice or menu, identified in the browser by index.
         words: the options' labels, by default as Python writes them.
         low, high: the range of a number.
-        check: returns painted values as lists, or raises ShapeError.
     """
 
     name: str
@@ -38,7 +36,6 @@ class Control:
     words: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 1.0
-    check: Callable[[Any], Any] | None = None
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -58,8 +55,6 @@ class Control:
 
     def accept(self, place: str, value: Any) -> Any:
         """Return a value set from Python, or raise ShapeError."""
-        if self.check is not None:
-            return self.check(value)
         if self.options:
             expected = f"one of {', '.join(map(repr, self.options))}"
             rule = f"{self.name} has no such value"

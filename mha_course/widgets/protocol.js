@@ -50,9 +50,9 @@ export function connect(model, draw, showTrouble, compute) {
     timer = setTimeout(giveUp, PATIENCE);
     const event = { ...waiting, serial };
     waiting = null;
+    if (answer) return answer(event);
     model.set("event", event);
-    if (answer) answer();
-    else model.save_changes();
+    model.save_changes();
   }
   /** Send an event, once the one before is answered. */
   function send(event) {

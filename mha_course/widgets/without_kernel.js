@@ -37,13 +37,6 @@ function lookUp({ panels, states, outcomes }) {
   };
 }
 
-/** Return all values after a move; null in a list stands for what stays as it is. */
-export function valuesAfter(moved, before) {
-  const merged = (sent, old) => (Array.isArray(sent) ? sent.map((one, i) => one ?? old[i]) : sent);
-  const after = ([name, old]) => [name, name in moved ? merged(moved[name], old) : old];
-  return Object.fromEntries(Object.entries(before).map(after));
-}
-
 /** Run the script of a function, inline: a page that forbids eval allows that. */
 function scripted({ script, data }) {
   const node = make("script", { textContent: `window.answerWith = ${script}` });
@@ -52,19 +45,22 @@ function scripted({ script, data }) {
   return window.answerWith(data);
 }
 
+/** Return what computes a state from a move and the state before, in a page without a kernel; otherwise nothing. */
+function computeOf(model) {
+  const answerer = !model.send && model.get("answerer");
+  if (!answerer) return null;
+  return answerer.script ? scripted(answerer) : unpacked(answerer).then(lookUp);
+}
+
 /**
- * Return what answers a model's events in a page without a kernel; otherwise nothing. A widget may have
- * `compute(moved, state)`, which returns the state after a move.
+ * Return what answers a model's events in the page; nothing where the kernel does. A widget that has
+ * `compute(moved, state)`, which returns the state after a move, needs no kernel.
  */
-export function answererOf(model, compute) {
-  if (model.send) return null; // the kernel answers
-  const answerer = model.get("answerer");
-  if (!answerer && !compute) return null;
-  const answerOf = () => (answerer.script ? scripted(answerer) : unpacked(answerer).then(lookUp));
-  const ready = answerer ? answerOf() : compute;
-  return async () => {
-    const { moved, serial } = model.get("event");
-    const answer = await ready;
+export function answererOf(model, compute = computeOf(model)) {
+  if (!compute) return null;
+  return async ({ moved, serial }) => {
+    const answer = await compute;
     model.set("state", { trouble: "", ...answer(moved, model.get("state")), serial });
+    model.save_changes();
   };
 }

@@ -8,11 +8,16 @@ import pytest
 import torch
 from browsing import MOVE
 from labs import LABS
+from torch.nn import functional as F
 from widget_cases import make
 
+from mha_course import masks
+from mha_course.attention import masked_softmax
 from mha_course.widgets import PlaneLab
-from mha_course.widgets.labs import panels, plane
 from mha_course.widgets.labs.ablation import SENTENCES
+from mha_course.widgets.labs.mask import FILLS, PRESETS
+from mha_course.widgets.labs.plane import REACH, TARGET
+from mha_course.widgets.labs.plane import TOKENS as ARROWS
 
 # Labs whose states are in a table.
 TABLES = ("ProbeLab", "ScalingLab", "TilingLab", "AblationLab", "RotaryLab", "PatchLab")
@@ -46,100 +51,143 @@ def test_each_control_of_a_lab_with_a_table_shows_what_python_draws(name, widget
     assert page.locator(".sentence").inner_text() == start
 
 
-DRAWN = "document.querySelector('.mha-lab .boards').outerHTML"
+def tensor(rows):
+    """Return numbers of the page; NaN is null there."""
+    return torch.tensor([[math.nan if x is None else x for x in row] for row in rows]).double()
 
 
-def unrounded(numbers):
-    """Return numbers as lists, without the rounding of panels."""
-    if isinstance(numbers, torch.Tensor):
-        return unrounded(numbers.tolist())
-    if isinstance(numbers, list | tuple):
-        return [unrounded(each) for each in numbers]
-    return None if math.isnan(numbers) else numbers
-
-
-def assert_alike(ours, theirs):
-    """Compare numbers to 1e-6, and those in texts to the last digit that is written."""
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        assert_alike(list(ours.values()), [theirs[key] for key in ours])
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs)
-        for pair in zip(ours, theirs, strict=True):
-            assert_alike(*pair)
-    elif isinstance(ours, str):
-        number = r"-?\d+\.\d\d"
-        assert re.sub(number, "", ours) == re.sub(number, "", theirs)
-        written = [[float(found) for found in re.findall(number, text)] for text in (ours, theirs)]
-        assert written[0] == pytest.approx(written[1], abs=0.01001)
+def assert_plane_is_right(state, projections):
+    """Hold what is drawn of three arrows against PyTorch."""
+    plane, table = state["panels"]
+    names = ("queries", "keys") if projections else ("tokens", "tokens")
+    q, k = (tensor(state["values"][name]) for name in names)
+    tips = tensor([arrow["at"] for arrow in plane["arrows"]])
+    assert torch.allclose(tips, torch.cat([k, q]) if projections else q, atol=1e-4)
+    weights = F.scaled_dot_product_attention(q, k, torch.eye(3).double())
+    assert torch.allclose(tensor([row["numbers"] for row in table["rows"]]), q @ k.T, atol=5e-3)
+    shares = [[part["value"] for part in row["parts"]] for row in table["rows"]]
+    assert torch.allclose(tensor(shares), weights, atol=1e-3)
+    if projections:
+        reached = "✓ Reached: " if weights[0, 2] >= TARGET else ""
+        assert state["text"].startswith(f"{reached}a gives {weights[0, 2]:.2f} to c")
+        for name, rotated in zip(names, (q, k), strict=True):
+            turn = math.radians(state["values"][f"{name}_turn"])
+            stretch = state["values"][f"{name}_stretch"]
+            matrix = torch.tensor(
+                [[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]]
+            )
+            assert torch.allclose(rotated, stretch * ARROWS @ matrix.double().T, atol=1e-4)
     else:
-        numbers = isinstance(ours, int | float) and not isinstance(ours, bool)
-        assert ours == (pytest.approx(theirs, abs=1e-6) if numbers else theirs)
+        contexts = tensor([dot["at"] for dot in plane["dots"]])
+        assert torch.allclose(contexts, weights @ q, atol=2e-3)
+        assert f"a row is {weights.amax(-1).mean():.2f} on average." in state["text"]
 
 
 @pytest.mark.parametrize("projections", [False, True])
-def test_a_page_computes_what_python_does(projections, widget_page, monkeypatch):
-    for module in (panels, plane):
-        monkeypatch.setattr(module, "plain", unrounded)
+def test_arrows_move_as_torch_computes(projections, widget_page):
     lab = PlaneLab(projections=projections)
-    start = lab.text
     page = widget_page(lab, height=200)  # a key may scroll it
+    assert_plane_is_right(lab.state, projections)
 
-    def moves(move, *others):
-        """Move something, and compare what is drawn with Python's."""
-        before = page.evaluate(DRAWN)
+    def moved(move, *others):
+        """Move something; return the values before and after."""
+        before = page.evaluate(STATE)
         move(*others)
         state = page.evaluate(STATE)
-        lab._show({"moved": page.evaluate("model.state.event.moved")})
-        assert state["trouble"] == lab.state["trouble"] == ""
-        assert_alike(state["values"], lab.state["values"])
-        assert_alike(state["panels"], lab.state["panels"])
-        assert_alike(page.locator(".sentence").inner_text(), lab.text)
-        assert page.evaluate(DRAWN) != before
+        assert state["trouble"] == ""
+        assert state["panels"] != before["panels"]
+        assert page.locator(".sentence").inner_text() == state["text"]
+        assert_plane_is_right(state, projections)
+        return before["values"], state["values"]
 
     def press(handle, key):
         handle.focus()
         page.keyboard.press(key)
 
-    controls = page.locator(".mha-lab input")
-    tips = page.locator(".handle")
-    for _ in range(3):
-        for control in controls.all():
-            moves(control.evaluate, MOVE)
-            for key in ("End", "Home"):
-                moves(press, control, key)
-        for tip in tips.all():
-            for key in ("ArrowUp", "Shift+ArrowLeft"):
-                moves(press, tip, key)
-            place = "[document.activeElement.ariaLabel, scrollY]"
-            before = page.evaluate(place)
-            assert before[1] > 0
-            page.keyboard.press("Home")
-            assert page.evaluate(place) == before
+    for tip in page.locator(".handle").all():
+        for key in ("ArrowUp", "Shift+ArrowLeft"):
+            moved(press, tip, key)
+        place = "[document.activeElement.ariaLabel, scrollY]"
+        before = page.evaluate(place)
+        assert before[1] > 0
+        page.keyboard.press("Home")
+        assert page.evaluate(place) == before
+    if not projections:
+        before, after = moved(press, page.locator(".handle").nth(1), "ArrowUp")
+        changed = (tensor(after["tokens"]) - tensor(before["tokens"])).round(decimals=6)
+        assert changed.tolist() == [[0, 0], [0, 0.1], [0, 0]]
+    for control in page.locator(".mha-lab input").all():
+        for key in ("Home", "End"):
+            before, after = moved(press, control, key)
+            if not projections:  # all of them, unless one would leave the picture
+                grown = tensor(before["tokens"]) * after["length"] / before["length"]
+                assert torch.allclose(tensor(after["tokens"]), grown)
+                assert grown.abs().max() <= REACH + 1e-9
     page.locator(".again").click()
     page.evaluate(STATE)
-    assert page.locator(".sentence").inner_text() == start
+    assert page.locator(".sentence").inner_text() == lab.text
 
 
-def test_a_mask_is_painted_in_a_page(widget_page, monkeypatch):
-    monkeypatch.setattr(panels, "plain", unrounded)
+def assert_mask_is_right(state, scores, fill):
+    """Hold the painted mask, its weights and the conventions against the course's functions."""
+    allowed = torch.tensor(state["values"]["mask"]) == 1
+    painted, weights, *small = state["panels"]
+    assert painted["values"] == state["values"]["mask"]
+    assert weights["hidden"] == (~allowed).int().tolist()
+    low = {"-1e9": -1e9}.get(fill, -math.inf)
+    expected = scores.masked_fill(~allowed, low).softmax(-1)
+    if fill == "0 (this course)":
+        expected = masked_softmax(scores, allowed)
+    shown = tensor(weights["values"])
+    assert torch.allclose(shown, expected, atol=1e-3, equal_nan=True)
+    written = [torch.tensor(one["values"]) != 0 for one in small]
+    for convention, cells in zip(("sdpa", "multihead", "seaborn"), written, strict=False):
+        assert torch.equal(masks.to_attend(cells, convention), allowed)
+    additive = torch.zeros(allowed.shape).masked_fill(written[3], -math.inf)
+    assert torch.equal(additive, masks.additive_mask(allowed, torch.float32))
+    meanings = ["True = may attend", "True = ignore", "True = do not draw", "-inf"]
+    assert [one["on"] for one in small] == meanings
+    assert state["text"].startswith(f"{int(allowed.sum())} of 36 pairs may attend.")
+    blind = int((~allowed.any(-1)).sum())
+    told = {
+        "0 (this course)": "the weights there are all 0.",
+        "-inf by hand": "softmax gives NaN there, and NaN spreads.",
+        "-1e9": "all equal, 0.17: a row that may see nothing sees everything.",
+    }
+    assert state["text"].endswith(told[fill]) == bool(blind)
+    assert not blind or re.search(rf" {blind} rows? sees? nothing \(“", state["text"])
+    return allowed
+
+
+def test_masks_are_those_of_the_course_however_they_are_filled(widget_page):
     lab = make("MaskLab")
     page = widget_page(lab)
-    menu, board, slider = (
-        page.locator(f".mha-lab {part}") for part in ("select", ".paint", "[type=range]")
-    )
-    painting = [lambda key=key: board.press(key) for key in (" ", "End", " ", "Shift+ArrowLeft")]
-    told = set()
-    for move in [*[lambda: menu.evaluate(MOVE)] * 6, *painting, lambda: slider.evaluate(MOVE)]:
-        move()
-        for fill in page.locator("input[type=radio]").all():
-            fill.evaluate(MOVE)
-            state = page.evaluate(STATE)
-            lab._show({"moved": page.evaluate("model.state.state.values")})
-            assert_alike(state, lab.state | {"serial": state["serial"]})
-            told.add(page.locator(".sentence").inner_text())
-            assert lab.text in told
-    assert len(told) > 10
+    menu, board = page.locator(".mha-lab select"), page.locator(".paint")
+    scores = lab._scores.double()
+    expected = {
+        "none": torch.ones(6, 6, dtype=torch.bool),
+        "causal": masks.causal_mask(6),
+        "padding": masks.padding_mask([4], 6)[0, 0].expand(6, 6),
+        "left padding, causal": torch.tensor([[2 <= s <= t for s in range(6)] for t in range(6)]),
+        "window": torch.tensor([[abs(s - t) <= 2 for s in range(6)] for t in range(6)]),
+    }
+    assert set(expected) == set(PRESETS) - {"painted"}
+    for name, mask in expected.items():
+        menu.select_option(name)
+        for radio, fill in zip(page.locator("input[type=radio]").all(), FILLS, strict=True):
+            radio.evaluate(MOVE)
+            assert torch.equal(assert_mask_is_right(page.evaluate(STATE), scores, fill), mask)
+    for key in (" ", "End", " ", "Shift+ArrowLeft"):
+        board.press(key)
+    painted = page.evaluate(STATE)
+    assert_mask_is_right(painted, scores, FILLS[-1])
+    assert painted["values"]["preset"] == PRESETS.index("painted")
+    page.locator("[type=range]").evaluate(MOVE)
+    state = page.evaluate(STATE)
+    assert state["values"]["mask"] == painted["values"]["mask"]  # n is of no use to a painted mask
+    menu.select_option("padding")
+    after = assert_mask_is_right(page.evaluate(STATE), scores, FILLS[-1])
+    assert torch.equal(after, masks.padding_mask([3], 6)[0, 0].expand(6, 6))
 
 
 def test_a_patch_that_is_clicked_becomes_the_query(widget_page):

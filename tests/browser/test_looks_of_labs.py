@@ -14,20 +14,20 @@ from mha_course import example, masks
 from mha_course.colours import SIGNED, SIGNED_ON_DARK
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models.language import WORDS
+from mha_course.widgets.labs import plane
 from mha_course.widgets.labs.ablation import SENTENCES
+from mha_course.widgets.labs.lab import PageLab
+from mha_course.widgets.labs.mask import PRESETS
 
 HIGHEST = 620  # pixels at a width of 1,000
 WIDTH = 1016  # of a page with margins of 8
 CAT = example.load()
 SCORES = CAT.mha.steps(CAT.x).scaled_scores[0, 1].detach()  # (S, S)
+SET = """(control, value) => {
+  control.value = value;
+  control.dispatchEvent(new Event(control.tagName === "SELECT" ? "change" : "input"));
+}"""
 DARK = "document.documentElement.dataset.jpThemeLight = 'false'"
-
-
-def painted(lab, blind):
-    """Let some rows of a mask see nothing, so that they are NaN."""
-    mask = [[0] * len(row) if i in blind else row for i, row in enumerate(lab.values["mask"])]
-    lab.set(mask=mask, fill="-inf by hand")
-    return lab
 
 
 def short_mask():
@@ -42,7 +42,7 @@ LESSONS = {
     "3": (LABS["ScalingLab"], {"divide_by": "√D"}),
     "4, softmax": (lambda: LABS["SoftmaxLab"](SCORES, CAT.tokens, word="it"), {"shift": 10}),
     "4, masks": (lambda: LABS["MaskLab"](SCORES, CAT.tokens, conventions=False), {"n": 9}),
-    "8": (short_mask, {"preset": "window"}),
+    "8": (short_mask, {"preset": PRESETS.index("window")}),
     "10": (LABS["RotaryLab"], {"distance": 40}),
     "10, yours": (lambda: LABS["RotaryLab"](rope=lambda x, at, base=1e4: x), {"position": 120}),
     "11": (LABS["CacheLab"], {"batch": 8}),
@@ -64,15 +64,23 @@ def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     page = widget_page(lab, width=WIDTH)
     root = page.locator(".mha-lab")
     height = root.evaluate("one => one.offsetHeight")
-    lab.set(**moved)
-    assert lab.state["trouble"] == ""
-    page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
-    page.wait_for_timeout(300)
+
+    def move(**moved):
+        if isinstance(lab, PageLab):
+            for name, value in moved.items():
+                page.locator(f"[data-control={name}]").evaluate(SET, value)
+        else:
+            lab.set(**moved)
+            page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
+        page.wait_for_timeout(300)
+        assert page.evaluate("model.state.state.trouble") == ""
+
+    move(**moved)
     after = root.evaluate("one => one.offsetHeight")
     assert height <= after <= HIGHEST
-    lab.set(**{name: lab._controls[name].start for name in moved})
-    page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
-    page.wait_for_timeout(300)
+    starts = {name: control.start for name, control in lab._controls.items()}
+    starts = lab.options["start"] if isinstance(lab, PageLab) else starts
+    move(**{name: starts[name] for name in moved})
     assert root.evaluate("one => one.offsetHeight") == after
 
 
@@ -133,10 +141,9 @@ def test_labels_that_do_not_fit_leave(widget_page):
 
 
 @pytest.mark.parametrize("tokens", [[[1.0, 0.0], [0.1, 1.9], [0.0, 2.0]], [[1.0, 1.0]] * 3])
-def test_arrows_that_come_near_keep_their_names(tokens, widget_page):
-    lab = LABS["PlaneLab"]()
-    lab.set(tokens=tokens)
-    page = widget_page(lab)
+def test_arrows_that_come_near_keep_their_names(tokens, widget_page, monkeypatch):
+    monkeypatch.setattr(plane, "TOKENS", torch.tensor(tokens, dtype=torch.float64))
+    page = widget_page(LABS["PlaneLab"]())
     boxes = [one.bounding_box() for one in page.locator("svg.arrows .label").all()]
     middles = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
     apart = torch.pdist(torch.tensor(middles))
@@ -150,8 +157,12 @@ def test_arrows_that_come_near_keep_their_names(tokens, widget_page):
 
 @pytest.mark.parametrize("size", [7, 15])
 def test_nan_is_written_where_its_numbers_would_be(size, widget_page):
-    lab = LABS["MaskLab"](SCORES[:size, :size], CAT.tokens[:size], conventions=False)
-    page = widget_page(painted(lab, {2}), width=WIDTH)
+    mask = masks.causal_mask(size)
+    mask[2] = False
+    given = {"mask": mask, "conventions": False}
+    lab = LABS["MaskLab"](SCORES[:size, :size], CAT.tokens[:size], **given)
+    page = widget_page(lab, width=WIDTH)
+    page.locator("input[type=radio]").nth(1).click()
     words = page.locator(".cells >> nth=1").locator("text.number", has_text="NaN")
     boxes = [word.bounding_box() for word in words.all()]
     assert len(boxes) == size if size == 7 else 5 <= len(boxes) < size

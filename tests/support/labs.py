@@ -2,8 +2,9 @@
 
 import lessons
 
-from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.lab import Lab, PageLab
 
 lessons.modules_named("lab")
 # A Panel is not a lab itself: it draws what it is given.
-LABS = {lab.__name__: lab for lab in Lab.__subclasses__() if lab.__name__ != "Panel"}
+EVERY = (*Lab.__subclasses__(), *PageLab.__subclasses__())
+LABS = {lab.__name__: lab for lab in EVERY if lab.__name__ not in ("Panel", "PageLab")}

@@ -5,6 +5,8 @@ import inspect
 
 from labs import LABS
 
+from mha_course.widgets.labs.lab import PageLab
+
 START = """
 import numpy as np, torch
 from mha_course import plots
@@ -39,8 +41,6 @@ GIVEN = {
     "transformer": "VisionTransformer()",
     "pictures": "shapes.draw(40, torch.Generator().manual_seed(0))",
 }
-# What the browser moves in a lab, where its first control changes nothing that can be read.
-MOVED_IN_LABS = {"PlaneLab": {"length": 1.5}}
 
 
 def call_of(lab):
@@ -65,10 +65,8 @@ def make(name):
     return eval(CASES[name][0], space())
 
 
-def first_move(name, controls, values):
+def first_move(controls, values):
     """Return what the browser sends where the first control of a lab is moved."""
-    if name in MOVED_IN_LABS:
-        return MOVED_IN_LABS[name]
     spec = next(spec for spec in controls if spec["kind"] != "painted")
     now = values[spec["name"]]
     return {spec["name"]: not now if spec["kind"] == "toggle" else (now + 1) % len(spec["words"])}
@@ -93,6 +91,13 @@ CASES = {
     "TrainingFilm": (
         "TrainingFilm(new_model(0), steps=9)", {"position": 9}, "made.position == 2", None
     ),
-    **{name: (call_of(lab), None, "made.state['serial'] == 1", "state") for name,
-        lab in LABS.items()},
+    **{
+        name: (call_of(lab), None, "made.state['serial'] == 1", "state")
+        for name, lab in LABS.items() if not issubclass(lab, PageLab)
+    },
+    "MaskLab": (
+        "MaskLab(scores, words)", {"state": {"serial": 1, "values": {"mask": [[1] * 6] * 6}}},
+        "made.mask.all()", None,
+    ),
+    "PlaneLab": ("PlaneLab()", {"state": {"serial": 1}}, "made.state['serial'] == 1", None),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from mha_course.cli.authoring import ROOT
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.widgets.base import CourseWidget
 
-PARTS = {"Lab", "Menu", "Player"}  # which other widgets are built on
+PARTS = {"Lab", "Menu", "PageLab", "Player"}  # which other widgets are built on
 
 
 def subclasses(widget):
@@ -123,7 +123,7 @@ def test_it_is_made_displayed_and_answers(name, kernel, folder):
         controls, values = ast.literal_eval(
             kernel.value("(made.options['controls'], made.state['values'])")
         )
-        state = {"event": {"serial": 1, "moved": first_move(name, controls, values)}}
+        state = {"event": {"serial": 1, "moved": first_move(controls, values)}}
     came = kernel.move(kernel.value("made.model_id").strip("'"), state)
     assert kernel.value(f"bool({holds})") == "True"
     assert answer is None or answer in came

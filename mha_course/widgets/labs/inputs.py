@@ -1,11 +1,10 @@
-"""Inputs of labs: one head's scores with their words, and dragged numbers."""
+"""Inputs of labs: one head's scores with their words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mha_course.errors import require, require_float, require_shape
@@ -31,17 +30,3 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     got = "inf or NaN among them"
     require(finite, place, rule, expected="finite numbers", got=got, fix=fix)
     return scores.detach().cpu(), numbered(words)
-
-
-def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], needed: str) -> list[Any]:
-    """Return finite numbers of this shape as lists, or raise ShapeError; ``needed`` says which."""
-    try:
-        numbers = torch.as_tensor(sent, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of unequal lengths
-        numbers = torch.empty(0)
-    fits = numbers.shape == shape and bool(numbers.isfinite().all())
-    rule = f"every token needs {needed}"
-    expected = f"finite numbers {shape}"
-    require(fits, place, rule, expected=expected, got=repr(sent))
-    as_lists: list[Any] = numbers.tolist()
-    return as_lists

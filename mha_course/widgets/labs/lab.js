@@ -85,8 +85,8 @@ function makeBoards(tools) {
 }
 
 /**
- * Draw a lab; `kinds` are the kinds of panel, among which a lesson may have its own. Where there is no kernel,
- * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
+ * Draw a lab; `kinds` are the kinds of panel, among which a lesson may have its own. A lab that needs no kernel has
+ * `compute(moved, state)`, which returns the state after a move.
  */
 export function renderLab({ model, el }, kinds, { compute } = {}) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");

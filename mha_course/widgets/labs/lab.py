@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from mha_course.errors import require
+from mha_course.errors import ShapeError, require
 from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
@@ -71,10 +71,7 @@ class Lab(CourseWidget):
         self._show({"moved": moved})
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return a compressed table of all states; None if there are too many.
-
-        A subclass whose script computes the states itself returns {}.
-        """
+        """Return a compressed table of all states; None if there are too many."""
         if not states.are_few(self._controls.values()):
             return None
         threads = torch.get_num_threads()
@@ -92,16 +89,25 @@ class Lab(CourseWidget):
         place = type(self).__name__
         moved = {}
         for name, sent in event["moved"].items():
-            moved[name] = self._controls[name].read(place, self._whole(name, sent))
+            moved[name] = self._controls[name].read(place, sent)
         self.values = self.reconcile({**self.values, **moved}, moved)
         self._panels, self.text = self.draw(**self.values)
 
     def _drawn(self) -> dict[str, Any]:
         return {"panels": list(self._panels), "text": self.text}
 
-    def _whole(self, name: str, sent: Any) -> Any:
-        """Fill in a dragged list, in which None means unchanged."""
-        before = self.values[name]
-        if not (isinstance(sent, list) and isinstance(before, list) and len(sent) == len(before)):
-            return sent
-        return [old if new is None else new for new, old in zip(sent, before, strict=True)]
+
+class PageLab(Lab):
+    """A lab whose own script computes all states, with a kernel or without; Python draws the first.
+
+    ``state`` follows the browser.
+    """
+
+    def set(self, **values: Any) -> None:
+        """Raise ShapeError: the controls move in the browser only."""
+        rule = "its controls move in the browser only"
+        raise ShapeError(type(self).__name__, rule, expected="a move there", got=repr(values))
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return nothing: the script needs no table of states."""
+        return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,8 +10,7 @@ from torch import Tensor
 
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import Control
-from mha_course.widgets.labs.inputs import dragged_numbers
-from mha_course.widgets.labs.lab import HERE, Lab
+from mha_course.widgets.labs.lab import HERE, PageLab
 from mha_course.widgets.labs.panels import HEAD_FILLS, Panel, Panels, arrow, arrows, plain, shares
 
 NAMES = "abc"
@@ -25,7 +23,7 @@ TARGET = 0.8  # the weight that a should give to c
 START = -45  # W_Q's initial rotation in degrees, so that queries do not cover their keys
 
 
-class PlaneLab(Lab):
+class PlaneLab(PageLab):
     """Drag three arrows, and see the scores, weights and contexts follow.
 
     Args: projections: the arrows stay fixed; instead you move W_Q and W_K, which rotate and stretch
@@ -53,44 +51,7 @@ class PlaneLab(Lab):
             length = Control(
                 "length", "length of all three", "linear", 1.0, low=SHORTEST, high=LONGEST
             )
-            super().__init__(
-                [length, Control("tokens", "", "painted", TOKENS.tolist(), check=_points)]
-            )
-
-    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep the arrows in step with the controls and inside the plane."""
-        if self._projections:
-            queries = self._rotated("queries", values, moved)
-            return {**values, **queries, **self._rotated("keys", values, moved)}
-        tokens = torch.tensor(values["tokens"], dtype=torch.float64)
-        length = _length(values["length"])
-        if "tokens" not in moved:
-            most = REACH / max(float(tokens.abs().max()), 1e-9)
-            factor = min(length / self.values["length"], most)
-            tokens = tokens * factor
-            length = self.values["length"] * factor
-        return {**values, "length": length, "tokens": tokens.clamp(-REACH, REACH).tolist()}
-
-    def _rotated(
-        self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return a matrix and its arrows; a dragged arrow sets the angle and stretch."""
-        angle = values[f"{name}_turn"]
-        stretch = values[f"{name}_stretch"]
-        pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
-        dragged = [(token, tip) for token, tip, before in pairs if tip != before]
-        if name in moved and dragged:
-            (token, tip), *_ = dragged
-            angle = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
-            angle = round((angle + 180) % 360 - 180)
-            stretch = math.hypot(*tip) / math.hypot(*token)
-        stretch = _length(stretch)
-        arrows = TOKENS @ rotation(angle, stretch).T
-        return {f"{name}_turn": angle, f"{name}_stretch": stretch, name: arrows.tolist()}
-
-    def without_kernel(self) -> dict[str, Any]:
-        """Return nothing: plane_lab.js computes all states."""
-        return {}
+            super().__init__([length, Control("tokens", "", "painted", TOKENS.tolist())])
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the plane, and a row of scores and weights for each token."""
@@ -109,7 +70,8 @@ class PlaneLab(Lab):
         columns = ["", *scored, "shares: softmax of the scores / √2"]
         table = shares("who gives how much to whom", rows, columns=columns)
         if self._projections:
-            return (self._queries_and_keys(q, k), table), _aim(float(weights[0, 2]))
+            text = f"a gives {weights[0, 2]:.2f} to c; make it {TARGET}."
+            return (self._queries_and_keys(q, k), table), text
         most = ", ".join(
             f"{name} to {NAMES[row.argmax()]} {row.max():.2f}"
             for name, row in zip(NAMES, weights, strict=True)
@@ -146,15 +108,12 @@ class PlaneLab(Lab):
         return arrows("queries and keys", drawn, reach=REACH, paths=paths, note=note)
 
 
-def rotation(angle: float, stretch: float) -> Tensor:
-    """Return the matrix (2, 2) that rotates by degrees, counter-clockwise, and stretches.
-
-    >>> (rotation(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
-    [0.0, 2.0]
-    """
+def rotated(angle: float) -> list[list[float]]:
+    """Return the tokens rotated by degrees, counter-clockwise."""
     cos = math.cos(math.radians(angle))
     sin = math.sin(math.radians(angle))
-    return stretch * torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+    points: list[list[float]] = (TOKENS @ TOKENS.new_tensor([[cos, sin], [-sin, cos]])).tolist()
+    return points
 
 
 def _matrix_controls(letter: str, name: str, start: int) -> list[Control]:
@@ -166,19 +125,5 @@ def _matrix_controls(letter: str, name: str, start: int) -> list[Control]:
     return [
         angle,
         stretch,
-        Control(name, "", "painted", (TOKENS @ rotation(start, 1).T).tolist(), check=_points),
+        Control(name, "", "painted", rotated(start)),
     ]
-
-
-def _points(sent: Any) -> list[list[float]]:
-    return dragged_numbers("PlaneLab", sent, (len(NAMES), 2), "a point")
-
-
-def _length(number: float) -> float:
-    return min(max(number, SHORTEST), LONGEST)
-
-
-def _aim(weight: float) -> str:
-    if weight >= TARGET:
-        return f"✓ Reached: a gives {weight:.2f} to c."
-    return f"a gives {weight:.2f} to c; make it {TARGET}."

@@ -1,16 +1,22 @@
-// The lab of lessons 0 and 1. Where there is no kernel, the page computes what plane.py does.
+// The lab of lessons 0 and 1: computes what plane.py draws at the start.
 
 import { clamp } from "../dom.js";
 import { inView } from "../in_view.js";
 import { figure } from "./bars.js";
 import { renderLab } from "./lab.js";
 import { KINDS } from "./panels.js";
-import { valuesAfter } from "../without_kernel.js";
 
 const [SHORTEST, LONGEST, TARGET] = [0.2, 1.5, 0.8]; // as in plane.py
 const NAMES = ["a", "b", "c"];
 const lengthOf = (number) => clamp(number, SHORTEST, LONGEST);
 const sumOf = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
+
+/** Return all values after a move; null among points that were dragged stands for one that stays where it is. */
+function valuesAfter(moved, before) {
+  const merged = (sent, old) => (Array.isArray(sent) ? sent.map((one, i) => one ?? old[i]) : sent);
+  const after = ([name, old]) => [name, name in moved ? merged(moved[name], old) : old];
+  return Object.fromEntries(Object.entries(before).map(after));
+}
 
 /** Keep the arrows in step with their length, and in the plane. */
 function scaled({ length, tokens }, moved, before, reach) {

@@ -1,8 +1,11 @@
-// What mask.py draws, for a page without a kernel.
+// The lab of lessons 4 and 8: computes what mask.py draws at the start.
 
-import { valuesAfter } from "../without_kernel.js";
+import { isolateWord } from "../dom.js";
+import { inView } from "../in_view.js";
+import { renderLab } from "./lab.js";
+import { KINDS } from "./panels.js";
 
-/** Whether query t may attend to key s, by the name of a preset. */
+/** Whether query t may attend to key s, in the order of PRESETS in mask.py, where the last one is painted. */
 const PRESETS = {
   none: () => true,
   causal: (t, s) => s <= t,
@@ -10,8 +13,9 @@ const PRESETS = {
   "left padding, causal": (t, s, n) => n <= s && s <= t,
   window: (t, s, n) => Math.abs(t - s) <= n,
 };
-const PAINTED = "painted";
-const [COURSE, BY_HAND, FINITE] = ["0 (this course)", "-inf by hand", "-1e9"]; // what fills hidden scores
+const RULES = Object.values(PRESETS);
+const PAINTED = RULES.length;
+const [COURSE, BY_HAND, FINITE] = [0, 1, 2]; // what fills hidden scores, in the order of FILLS
 
 /** Return the weights of a row of scores, whose hidden ones are replaced as `fill` says. */
 function weightsOf(scores, allowed, fill) {
@@ -47,28 +51,27 @@ function sentenceOn(mask, words, fill) {
   return `${counted} ${rows} (${named}): ${does[fill]}.`;
 }
 
-/** Return what answers to a move, as without_kernel.js asks. */
-function answerWith({ scores, words, presets, fills }) {
-  const all = words.map((_, place) => place);
-  return (moved, { panels, values: before }) => {
-    const values = valuesAfter(moved, before);
-    const sees = PRESETS[presets[values.preset]];
-    if ("mask" in moved && !("preset" in moved)) values.preset = presets.indexOf(PAINTED);
-    else if (("preset" in moved || "n" in moved) && sees) {
-      values.mask = all.map((t) => all.map((s) => Number(sees(t, s, values.n, all.length))));
-    }
-    const { mask } = values;
-    const fill = fills[values.fill];
-    const hidden = mask.map((row) => row.map((cell) => 1 - cell));
-    const weights = mask.map((row, t) => weightsOf(scores[t], row, fill));
-    const tables = [mask, weights, mask, hidden, hidden, hidden]; // as the panels of mask.py
-    const drawn = panels.map((panel, i) => ({
-      ...panel,
-      values: tables[i],
-      hidden: panel.hidden && hidden,
-    }));
-    return { values, panels: drawn, text: sentenceOn(mask, words, fill) };
-  };
+/** Return the state after a move. */
+function compute(moved, { panels, values: before }) {
+  const values = { ...before, ...moved };
+  const words = panels[0].rows.map((word) => isolateWord(word));
+  const { scores } = panels[1];
+  const sees = RULES[values.preset];
+  if ("mask" in moved && !("preset" in moved)) values.preset = PAINTED;
+  else if (("preset" in moved || "n" in moved) && sees)
+    values.mask = scores.map((row, t) => row.map((_, s) => Number(sees(t, s, values.n, row.length))));
+  const { mask, fill } = values;
+  const hidden = mask.map((row) => row.map((cell) => 1 - cell));
+  const weights = mask.map((row, t) => weightsOf(scores[t], row, fill));
+  const tables = [mask, weights, mask, hidden, hidden, hidden]; // as the panels of mask.py
+  const drawn = panels.map((panel, i) => ({
+    ...panel,
+    values: tables[i],
+    hidden: panel.hidden && hidden,
+  }));
+  return { values, panels: drawn, text: sentenceOn(mask, words, fill) };
 }
 
-export default answerWith;
+const render = (context) => renderLab(context, KINDS, { compute });
+
+export default { render: inView(render) };
