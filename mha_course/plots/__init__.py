@@ -15,7 +15,6 @@ from mha_course.plots.figures import (
     fold_out,
     listings,
     new_figure,
-    png,
     show,
     svg,
     unregistered,
@@ -27,7 +26,7 @@ from mha_course.plots.tables import results
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
     "fold_out", "frame_row", "head_grid", "heatmap", "heatmap_row", "heatmap_tables",
-    "line_panels", "listings", "mask_grids", "new_figure", "pipeline", "png",
+    "line_panels", "listings", "mask_grids", "new_figure", "pipeline",
     "product", "results", "sentence_arcs", "show", "strongest", "svg", "token_bars",
     "unregistered",
 ]  # fmt: skip

@@ -95,20 +95,17 @@ def figure_of(picture: Axes | Figure) -> Figure:
     return figure
 
 
-def _save(figure: Figure, kind: str, **options: Any) -> bytes:
+def _save(figure: Figure) -> str:
     file = io.BytesIO()
     box = "tight" if figure.get_layout_engine() else None  # without one, margins are set by hand
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure.savefig(file, format=kind, dpi=DPI, bbox_inches=box, facecolor="white", **options)
+        metadata = {"Date": None, "Creator": None}
+        options: dict[str, Any] = {"format": "svg", "bbox_inches": box, "metadata": metadata}
+        figure.savefig(file, dpi=DPI, facecolor="white", **options)
     plt.close(figure)
-    return file.getvalue()
-
-
-def png(picture: Axes | Figure) -> bytes:
-    """Return a picture as PNG for light pages, and close its figure."""
-    return _save(figure_of(picture), "png")
+    return file.getvalue().decode()
 
 
 def svg(picture: Axes | Figure) -> bytes:
@@ -130,7 +127,7 @@ def svg(picture: Axes | Figure) -> bytes:
         if not signed and cells[mesh] > MOST_CELLS:
             _draw_as_image(mesh)
     with mpl.rc_context({"svg.hashsalt": "mha", "svg.fonttype": "none"}):
-        text = _save(figure, "svg", metadata={"Date": None, "Creator": None}).decode()
+        text = _save(figure)
     text = re.sub("<[^>]+>", _rounded, text[text.index("<svg") :])
     return _themed(text, signed).encode()
 
@@ -180,20 +177,13 @@ def _variables(colors: dict[str, str]) -> str:
     return ";".join(f"--c{color[1:]}:{value}" for color, value in colors.items())
 
 
-def display_width(data: bytes) -> int:
-    """Return the width for displaying one of our images, in proportion to its text."""
-    if data.startswith(b"<svg"):
-        match = re.search(rb'width="([0-9.]+)pt"', data)
-        return round(float(match[1]) / 72 * 92) if match else 0
-    return round(int.from_bytes(data[16:20], "big") / DPI * 92)
-
-
 def image_html(data: bytes, alt: str) -> str:
-    """Write an SVG or PNG as HTML, with its alt text."""
-    kind = "svg+xml" if data.startswith(b"<svg") else "png"
-    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    attributes = f'alt="{escape(alt)}" style="{IMAGE}"'
-    return f'<img width="{display_width(data)}" src="{source}" {attributes} />'
+    """Write an SVG of ours as HTML, 92 pixels an inch, with its alt text."""
+    match = re.search(rb'width="([0-9.]+)pt"', data)
+    assert match is not None
+    width = round(float(match[1]) / 72 * 92)
+    source = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
+    return f'<img width="{width}" src="{source}" alt="{escape(alt)}" style="{IMAGE}" />'
 
 
 def figure_html(data: bytes, caption: str) -> str:

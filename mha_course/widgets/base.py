@@ -165,11 +165,6 @@ class CourseWidget(anywidget.AnyWidget):
         """Draw the picture for a page without JavaScript."""
         raise NotImplementedError(f"{type(self).__name__} needs a static picture")
 
-    def png(self) -> bytes:
-        """Return the static picture as PNG."""
-        with plots.unregistered():
-            return plots.png(self.picture())
-
     def svg(self) -> bytes:
         """Return the static picture as SVG, for light and dark pages."""
         with plots.unregistered():

@@ -36,7 +36,7 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  * @property {number} height
  */
 
-export const SLANT = 50; // degrees by which names above columns slant, as in plots/scales.py
+const SLANT = 50; // degrees by which names above columns slant, as in plots/scales.py
 const RISE = Math.sin((SLANT * Math.PI) / 180);
 const RUN = Math.cos((SLANT * Math.PI) / 180);
 const TALLEST = 512; // of the matrix, with which it is still seen as a whole

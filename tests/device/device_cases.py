@@ -123,7 +123,7 @@ def parts(result):
         result = [*result, *result.values()]
     if isinstance(result, list | tuple):
         return [part for item in result for part in parts(item)]
-    return [plots.png(result) if isinstance(result, Axes | Figure) else result]
+    return [plots.svg(result) if isinstance(result, Axes | Figure) else result]
 
 
 def assert_same(found, wanted, device):

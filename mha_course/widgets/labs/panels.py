@@ -47,12 +47,11 @@ def bars(
     high: float = 1.0,
     highlighted: Sequence[int] = (),
     note: str = "",
-    **extra: Any,
 ) -> Panel:
-    """Describe a bar for each name, from low to high; extra is for a lesson's own bars."""
+    """Describe a bar for each name, from low to high."""
     ends = {"low": low, "high": high}
     numbers = {"values": plain(values), "highlighted": list(highlighted), **ends}
-    return _panel("bars", title, note, names=list(names), **numbers, **extra)
+    return _panel("bars", title, note, names=list(names), **numbers)
 
 
 def matrix(

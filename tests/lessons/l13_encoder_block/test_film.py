@@ -74,5 +74,5 @@ def test_moments_are_those_before_and_as_the_head_appears(film):
 def test_a_training_without_such_a_head_has_moments_too(film, shares):
     put_snapshots(film, shares)
     assert all(0 <= moment < len(shares) for moment in film.moments)
-    assert film.png().startswith(b"\x89PNG")
+    assert film.svg().startswith(b"<svg")
     assert "loss" not in film._sentence()

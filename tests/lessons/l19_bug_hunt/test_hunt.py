@@ -334,7 +334,7 @@ def test_the_menu_answers_as_the_call_does():
     assert "0.94, that of the right one at 0.93" in menu.text
     assert "accuse(3, …) takes an id" in menu.text
     assert "accuse(3, …, seed=7) takes an id" in accuse(3, seed=7).text
-    assert menu.png().startswith(b"\x89PNG")
+    assert menu.svg().startswith(b"<svg")
     about, picture = menu.text, menu.state["panels"]
     for serial, name in enumerate(("key-value-swapped", "kv-repeat-interleaved-wrongly"), 1):
         menu.event = {"serial": serial, "accused": name}
