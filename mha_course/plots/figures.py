@@ -25,7 +25,6 @@ from matplotlib.image import AxesImage
 
 from mha_course import markup
 from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
-from mha_course.errors import ShapeError
 
 SITE = "MHA_COURSE_SITE"  # set when lessons are executed for the reading site
 DPI = 150
@@ -89,9 +88,7 @@ def _on_dark(color: str) -> str:
 def figure_of(picture: Axes | Figure) -> Figure:
     """Return a picture's figure."""
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
-    if figure is None:
-        rule = "picture must belong to a figure"
-        raise ShapeError("plots", rule, expected="an Axes or Figure", got=repr(picture))
+    assert figure is not None
     return figure
 
 
