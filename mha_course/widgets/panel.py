@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from mha_course import plots
 from mha_course.errors import require
 from mha_course.markup import visible
-from mha_course.plots.figures import figure_of, image_html
+from mha_course.plots.figures import image_html
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
@@ -61,10 +61,6 @@ class Panel(Lab):
     def svg(self) -> bytes:
         """Return the last picture drawn."""
         return self._svg or super().svg()
-
-    def picture(self) -> Figure:
-        """Draw at the current values of the controls."""
-        return figure_of(self._draw(**self.values)[0])
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Call the function; return its picture as the only panel, and its sentence."""

@@ -69,6 +69,17 @@ def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
     assert "<script>" not in pixels(panel)
 
 
+def test_an_error_at_the_start_is_shown_and_the_next_move_recovers():
+    def invert(size):
+        return plots.heatmap(np.eye(2) * (1 / size)), f"1 / {size}"
+
+    panel = Panel(invert, size=[0, 2])
+    data, _ = panel._repr_mimebundle_()
+    assert "⚠ ZeroDivisionError: division by zero" in data["text/html"]
+    ask(panel, size=1)
+    assert panel.text == "1 / 2"
+
+
 def test_moves_in_other_threads_are_drawn_in_the_main_one():
     """JupyterLab reports controls in a separate thread, while the main one may be drawing."""
     made = []
