@@ -61,6 +61,19 @@ def test_painting_by_mouse(widget_page):
     assert painted()[2] == [0] * 15
 
 
+def test_what_is_painted_in_jupyterlab_is_the_mask_in_python(lab_page):
+    made = "lab = MaskLab(torch.eye(3), list('abc'))\nlab"
+    page = lab_page([SETUP, made, "print(lab.mask.int().tolist())"])
+    board = page.locator(".paint")
+    for key in (" ", "End", " "):
+        board.press(key)
+    page.locator(".sentence", has_text="6 of 9 pairs may attend.").wait_for()
+    page.wait_for_timeout(500)
+    page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 2")
+    page.evaluate("jupyterapp.commands.execute('notebook:run-cell')")
+    page.get_by_text("[[0, 0, 1], [1, 1, 0], [1, 1, 1]]").wait_for()
+
+
 def test_tips_by_mouse(widget_page):
     page = widget_page(PlaneLab())
     plane, sentence = page.locator("svg.arrows").bounding_box(), page.locator(".sentence")
