@@ -62,7 +62,7 @@ def assert_plane_is_right(state, projections):
     names = ("queries", "keys") if projections else ("tokens", "tokens")
     q, k = (tensor(state["values"][name]) for name in names)
     tips = tensor([arrow["at"] for arrow in plane["arrows"]])
-    assert torch.allclose(tips, torch.cat([k, q]) if projections else q, atol=1e-4)
+    assert torch.allclose(tips, torch.cat([k, q]) if projections else q, atol=1e-3)
     weights = F.scaled_dot_product_attention(q, k, torch.eye(3).double())
     assert torch.allclose(tensor([row["numbers"] for row in table["rows"]]), q @ k.T, atol=5e-3)
     shares = [[part["value"] for part in row["parts"]] for row in table["rows"]]
