@@ -92,6 +92,7 @@ class Trace:
     def __str__(self) -> str:
         lines = [self.summary()]
         rows = {step.index: _cells(step) for step in self.steps}
+        # One very long cell must not push all columns to the right.
         widths = [min(max(map(len, column)), 40) for column in zip(*rows.values(), strict=True)]
         for entry in self._layout():
             if isinstance(entry, Step):

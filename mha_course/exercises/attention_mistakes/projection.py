@@ -74,6 +74,7 @@ IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha", "gpt2_attention")
 PROJECTION = [
     mistake(
         "weight-not-transposed",
+        # A learner forgets it in every Linear, in all but the last, or in a single one.
         {"linear": _not_transposed, "output": _not_transposed},
         linear=_not_transposed,
         project=[_projected(_not_transposed, name) for name in "qkv"],

@@ -13,6 +13,7 @@ def einsum(call: OpCall) -> list[Axes]:
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     inputs, arrow, output = equation.replace(" ", "").partition("->")
+    # Without an arrow, torch keeps the letters that occur once, in alphabetical order.
     if not arrow:
         once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
         dots = "..." if "..." in inputs else ""

@@ -61,6 +61,7 @@ def getitem(call: OpCall) -> list[Axes]:
             is_named = isinstance(key.stop, Size) and key.stop == stop
             if is_named and (start, step) == (0, 1) and call.names.label(axes[dim]) == "?":
                 axes[dim] = axis_of(key.stop)
+            # A long step that takes one element would otherwise show its own stride.
             plain.append(slice(start, start + 1) if start < stop <= start + step else key)
         elif key is None or isinstance(key, int):
             plain.append(key)

@@ -61,7 +61,10 @@ def view(call: OpCall) -> list[Axes]:
 
 
 def windows_of(call: OpCall) -> list[Axes]:
-    """Slide windows along an axis; the function of this name, for pictures, copies instead."""
+    """Slide windows along an axis.
+
+    ``F.unfold`` has the same name but copies the patches of pictures, and has no rule yet.
+    """
     return [] if call.func is torch.nn.functional.unfold else view(call)
 
 
