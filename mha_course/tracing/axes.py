@@ -304,8 +304,8 @@ class AxisNamer:
         if axis in self.labels:
             return self.labels[axis]
         names = [factor.name for factor in axis]
-        heads = names.index("H") if "H" in names else -1
-        if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
+        heads = names.index("H") if "H" in names else len(names)
+        if names[heads + 1 : heads + 2] == ["D"]:
             merged = axis[heads].size * axis[heads + 1].size  # Fewer heads are not C.
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[heads : heads + 2] = ["C"]

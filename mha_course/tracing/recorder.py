@@ -176,7 +176,7 @@ class Recorder(TorchFunctionMode):
                 del self.memories[value.key], self.readers[value.key]
 
     def _record(self, op: str, func: Any, args: Args, kwargs: Kwargs, out: Any) -> None:
-        outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
+        outs = tensors_in([out])
         if not outs:
             return
         if not internals.is_plain(outs[0]):

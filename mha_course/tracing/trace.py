@@ -31,7 +31,10 @@ for each torch function a rule says where the factors go. Follow them through on
    ``rules/numbers.py`` looks at scales and masks when a softmax follows.
 7. **The end** (this file). A factor still unnamed takes the name of the axes it was added to or
    multiplied with. ``stages.py`` decides which steps are projections, scores and so on. The steps
-   (``records.py``) become a Trace, which ``render.py`` shows.
+   (``records.py``) become a Trace, which ``render.py`` shows; ``repeats.py`` folds equal layers.
+
+If a trace says that a reshape "cuts across tokens", search for these words in
+``data/mistakes.txt``: the row's id is chosen in ``rules/warnings.py``, by ``of_cut``.
 
 A new rule is a function of an OpCall (``rules/call.py``) that returns axes, and a row in the table
 at the end of its file, which ``rules/table.py`` adds to the others.

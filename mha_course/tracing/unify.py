@@ -105,16 +105,17 @@ def _copy_order(axis: Axis) -> Origin | None:
 
 def in_another_order(left: Axis, right: Axis) -> bool:
     """Return whether a factor of both axes is in different places."""
-    if len(left) < 2 or len(right) < 2:
-        return False
     left_strides = _strides_of_named(left)
     right_strides = _strides_of_named(right)
     return any(left_strides.get(factor, n) != n for factor, n in right_strides.items())
 
 
 def _strides_of_named(axis: Axis) -> dict[Factor, int]:
-    named = [n for n, factor in enumerate(axis) if factor.name != "?" and factor.size > 1]
-    return {axis[n]: size_of(axis[n + 1 :]) for n in named}
+    return {
+        factor: size_of(axis[n + 1 :])
+        for n, factor in enumerate(axis)
+        if factor.name != "?" and factor.size > 1
+    }
 
 
 def _without_ones(axis: Axis) -> Axis:

@@ -21,7 +21,7 @@ Infos = list[TensorInfo]
 
 def matmul(call: OpCall) -> list[Axes]:
     """Matrix products: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
-    offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
+    offset = int(call.op in ("addmm", "baddbmm", "addmv"))  # The bias comes first.
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
     row = "r" if left.dim() > 1 else ""  # A vector has no rows, and neither has its product.
@@ -33,6 +33,20 @@ def matmul(call: OpCall) -> list[Axes]:
         for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
             axes[-position] = call.broadcast(axes[-position], axis)
     return [axes]
+
+
+def einsum(call: OpCall) -> list[Axes]:
+    """Sum products as the letters say."""
+    equation, operands = call.args[0], call.args[1:]
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    # Without an arrow, torch keeps the letters that occur once, in alphabetical order.
+    if not arrow:
+        once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
+        dots = "..." if "..." in inputs else ""
+        output = dots + "".join(once)
+    return [spelled(call, list(operands), inputs.split(","), output)]
 
 
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
@@ -238,4 +252,7 @@ def ask_about_tiles(call: OpCall, axes: Axes) -> None:
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 
-MATRIX_PRODUCTS = rules(("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul))
+CONTRACTIONS = rules(
+    ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
+    ("einsum", einsum),
+)

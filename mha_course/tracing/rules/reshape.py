@@ -38,7 +38,7 @@ def reshape(call: OpCall) -> list[Axes]:
     shape = call.outs[0].shape
     start = 0
     stop = len(before)
-    if call.op in ("flatten", "unflatten") and before:
+    if call.op in ("flatten", "unflatten"):
         start = call.arg(1, "dim", "start_dim", default=0) % len(before)
         end = start if call.op == "unflatten" else call.arg(2, "end_dim", default=-1)
         stop = end % len(before) + 1
