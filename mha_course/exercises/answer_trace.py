@@ -28,6 +28,7 @@ def trace_answer(
     traces: list[Trace] = []
 
     def traced(call: Callable[..., Any], *inputs: Any) -> Any:
+        # The exercise may call the answer again, for instance to compare; one trace is enough.
         if traces:
             return call(*inputs)
         try:

@@ -83,6 +83,7 @@ NO_BIAS = (None,) * 4
 
 def read_fused(qkv: Tensor, num_heads: int, s: Steps) -> Three:
     """Return q, k and v of a fused projection: cut in three, then split, or both at once."""
+    # A mistake in only one of the two ways must not be hidden by the other.
     if s.split_fused is not Steps.defaults["split_fused"]:
         return s.order(*s.split_fused(qkv, num_heads))
     q, k, v = s.order(*s.unpack(qkv))

@@ -26,10 +26,10 @@ Follow one answer to ``split_heads``: ``x.view(B, H, S, D)``, which forgets to t
 An answer without a fault on the first cases is judged again: in float32, and then on other sizes.
 Nothing here depends on any single exercise.
 
-To ask why a check said ``scale-missing``, search for that id. It occurs twice: its row in
+To ask why a check said ``scale-missing``, search for that id. Two of its places decide: its row in
 ``data/mistakes.txt`` has the sentences, and the ``mistake("scale-missing", …)`` of
 ``attention_mistakes``, or of the lesson's own ``exercises.py``, has the step that replaces the
-right one. A new mistake needs only these two.
+right one. A new mistake needs only these two; other places, such as the bug hunt, reuse the id.
 """
 
 from __future__ import annotations

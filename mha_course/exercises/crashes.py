@@ -24,6 +24,7 @@ def _operands(run: Callable[[], Outcome]) -> list[tuple[int, ...]]:
     """Return the shapes in the operation at which a call crashes."""
     with recorded() as operations:
         run()
+    # Only the last one counts: the learner may have caught an earlier error.
     stopped = [x for x in operations if x.name == STOPPED]
     return [tuple(tensor.shape) for operation in stopped[-1:] for tensor in operation.inputs]
 

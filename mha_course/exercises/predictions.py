@@ -82,6 +82,7 @@ class Prediction:
         return box(QUESTION, text)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        # A marked answer needs no buttons, so the HTML is shown, which also survives saving.
         if self.given is not None:
             return {}
         content: dict[str, Any] = {"html": self._asking()}

@@ -77,6 +77,7 @@ def progress() -> Progress:
     except OSError:
         return Progress(note=LOCKED)
     statuses = {} if content is None else progress_store.statuses_of(content)
+    # Old entries may be readable where nothing new can be saved.
     if progress_store.session.unwritable or not os.access(".", os.W_OK):
         return Progress(_rows(statuses) if statuses else (), LOCKED)
     afresh = content is None or progress_store.session.restarted

@@ -32,6 +32,7 @@ def has_form(question: Question, text: str) -> bool:
         return True
     if question.choices:
         return False
+    # A wrong shape still has the form of one, so it is marked and not asked about again.
     if "," in question.right:
         return all(
             len(axis) == 1 or axis.isdigit() or axis in _axes(question.letters)

@@ -76,6 +76,7 @@ def run(
             contextlib.redirect_stderr(io.StringIO()),
             settings_as_before(),
         ):
+            # Only an answer that is random itself differs when it is called with another seed.
             torch.manual_seed(seed)
             outcome.result = call(answer, *copies)
     except KeyboardInterrupt:

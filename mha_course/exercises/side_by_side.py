@@ -25,6 +25,7 @@ def side_by_side(result: Any, target: Any) -> str:
     """
     if not isinstance(result, Tensor) or result.dim() < 2:
         return ""
+    # Batch and heads are merged: one matrix is enough to see what is wrong.
     shape = (-1, *result.shape[-2:])
     results, targets = (x.detach().to_dense().double().reshape(shape) for x in (result, target))
     wrong = ~torch.isclose(results, targets, atol=1e-5, equal_nan=True)

@@ -134,6 +134,7 @@ def write(name: str, answer: Any, file: Path) -> str:
         raise NotKeptError("it is the course's own")
     definitions = Parts()
     definitions.add(name, answer, {key: text for key, text in regions.items() if key != name})
+    # The answer's own old region may bind the same names: it is replaced, so it cannot clash.
     others = REGION.sub(lambda region: "" if region[1] == name else region[0], before)
     text = _without_clashes(definitions.texts, name, others)
     after = _with_region(_under_other_names(before, name, text), name, text)
@@ -179,6 +180,7 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
         nodes = ast.parse("".join(lines)).body
     except SyntaxError:  # a cell with magics
         nodes = []
+    # The last definition of a name in a cell is the one that was checked.
     for node in reversed(nodes):
         if isinstance(node, Definition) and node.name == value.__name__:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Origin(IntEnum):  # ints hash fast
-    """Where a factor comes from."""
+    """How a factor came about, if not from a pattern: it decides what may still be read off it."""
 
     NAMED = auto()
     UNKNOWN = auto()
@@ -73,7 +73,7 @@ class Size(int):
             if tokens and isinstance(other, int) and other not in (0, 1):
                 return Size(total, (Factor("S", total),), self.is_token)
             return self if total == self else total  # an empty cache adds 0
-        if not tokens and not self.is_token(other.axis):
+        if not tokens:
             return total
         names = {factor.name for factor in (*self.axis, *other.axis)}
         name = names.pop() if len(names) == len(self.axis) == len(other.axis) == 1 else "S"
@@ -84,9 +84,7 @@ class Size(int):
 
 def axis_of(size: int) -> Axis:
     """Return the axis that a size belongs to, if known."""
-    if isinstance(size, Size) and size_of(size.axis) == size:
-        return size.axis
-    return unknown(int(size))
+    return size.axis if isinstance(size, Size) else unknown(int(size))
 
 
 FEATURES = {"B", "C", "H", "D"}
@@ -103,7 +101,7 @@ def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Facto
 
 
 def unknown(size: int) -> Axis:
-    """Return an unknown axis."""
+    """Return an axis without a name, which differs from every other; () for size 1."""
     return () if size == 1 else (unique(size),)
 
 
@@ -115,6 +113,11 @@ def unnamed_factor(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
+
+
+def is_part_of(axis: Axis, name: str) -> bool:
+    """Return whether an axis is one part of a whole with this name."""
+    return len(axis) == 1 and axis[0].whole is not None and axis[0].whole.name == name
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -169,7 +172,7 @@ class AxisNamer:
         for name in text.split("*"):
             if name.isdigit():
                 factors += unknown(1) if name == "1" else (Factor(name, int(name)),)
-            elif name == "C" and self.sizes["C"] == size_of(self.width()):
+            elif name == "C":
                 factors += self.width()
             else:
                 factors.append(Factor(name, self.sizes[name]))
@@ -301,8 +304,8 @@ class AxisNamer:
         if axis in self.labels:
             return self.labels[axis]
         names = [factor.name for factor in axis]
-        heads = names.index("H") if "H" in names else -1
-        if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
+        heads = names.index("H") if "H" in names else len(names)
+        if names[heads + 1 : heads + 2] == ["D"]:
             merged = axis[heads].size * axis[heads + 1].size  # Fewer heads are not C.
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[heads : heads + 2] = ["C"]

@@ -41,7 +41,8 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words
         queries = with_tokens[0]  # separate queries come first
         rows[queries] = tuple("T" if word == "S" else word for word in rows[queries])
     sizes = dict(patterns.words_and_sizes(rows, tensors))
-    if len(set(patterns.words_and_sizes(rows, tensors))) > len(sizes):  # one size per name
+    # A wrong guess would be worse than none: every name must have one size.
+    if len(set(patterns.words_and_sizes(rows, tensors))) > len(sizes):
         return {}
     size_of = {"H": heads, "T": sizes.get("S", 0), "1": 1} | sizes
     for name, x in tensors.items():

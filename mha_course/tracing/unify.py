@@ -7,6 +7,7 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
+    is_part_of,
     size_of,
     unnamed_factor,
 )
@@ -26,7 +27,7 @@ def unify(names: AxisNamer, left: Axis, right: Axis, strict: bool = False) -> tu
     orders = {_copy_order(left_factors), right_order}
     left_label = names.label(left_factors)
     if orders == {Origin.INTERLEAVED, Origin.TILED}:
-        return (right if left_label == "?" else left), True
+        return left, True
     if orders == {Origin.TILED} and are_turned_groups(left_factors):
         return right, False
     if orders == {Origin.TILED} and are_turned_groups(right_factors):
@@ -44,7 +45,7 @@ def _choose_name(names: AxisNamer, left: Axis, right: Axis, strict: bool) -> tup
         return left, False
     if left_label == "?" or left_label.isdigit():
         # A part of the heads stays one, so that they can be put together again.
-        return (left if left_label == "?" and _is_part_of_heads(left) else right), False
+        return (left if is_part_of(left, "H") else right), False
     if names.root(left_label) == names.root(right_label):
         return (left if left_label == names.root(left_label) else right), False
     for axis, other in ((left, right), (right, left)):
@@ -91,11 +92,6 @@ def are_turned_groups(axis: Axis) -> bool:
     return wholes == {"H"} and len(axis) == 2 and axis[0].stride < axis[1].stride
 
 
-def _is_part_of_heads(axis: Axis) -> bool:
-    whole = axis[0].whole if len(axis) == 1 else None
-    return whole is not None and whole.name == "H"
-
-
 def _copy_order(axis: Axis) -> Origin | None:
     """Return whether an axis's copies, or pairs, are adjacent or repeated as a whole."""
     copies = [factor.origin is Origin.COPIES for factor in axis]
@@ -109,16 +105,17 @@ def _copy_order(axis: Axis) -> Origin | None:
 
 def in_another_order(left: Axis, right: Axis) -> bool:
     """Return whether a factor of both axes is in different places."""
-    if len(left) < 2 or len(right) < 2:
-        return False
     left_strides = _strides_of_named(left)
     right_strides = _strides_of_named(right)
     return any(left_strides.get(factor, n) != n for factor, n in right_strides.items())
 
 
 def _strides_of_named(axis: Axis) -> dict[Factor, int]:
-    named = [n for n, factor in enumerate(axis) if factor.name != "?" and factor.size > 1]
-    return {axis[n]: size_of(axis[n + 1 :]) for n in named}
+    return {
+        factor: size_of(axis[n + 1 :])
+        for n, factor in enumerate(axis)
+        if factor.name != "?" and factor.size > 1
+    }
 
 
 def _without_ones(axis: Axis) -> Axis:

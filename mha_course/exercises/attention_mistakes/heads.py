@@ -79,6 +79,7 @@ HEADS = [
     mistake(
         "no-split",
         {"split": identity, "merge": identity},
+        # Who forgets to split may still divide by the root of one head's width.
         {"split": identity, "merge": identity, "scale": by_share},
         {"split": lambda x, h: x[:, None], "merge": lambda c: c[:, 0]},
         {"split": identity, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},

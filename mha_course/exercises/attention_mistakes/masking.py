@@ -35,6 +35,7 @@ def _of_form(form: Callable[[Tensor], bool]) -> Function:
     return lambda m, z: m if form(m) else torch.ones_like(m)
 
 
+# Large enough to hide keys among usual scores, but not among very large ones.
 FINITE = (-50.0, -100.0, -1e3, -1e4)
 MASKS = [
     mistake(
@@ -56,6 +57,7 @@ MASKS = [
         *map(_uncleaned, (lambda z, m: z + m, lambda z, m: z + ~m)),
         hide=lambda z, m: z + m,
     ),
+    # Torch refuses 1 - mask, so there are no numbers to compare.
     mistake("/bool-minus", crashes="bool tensor is not supported"),
     mistake("mask-after-softmax", {"hide": identity, "empty": lambda w, m: w * m}),
     mistake(
@@ -87,6 +89,7 @@ MASKS = [
         "mask-added-finite", hide=[lambda z, m, value=value: z + ~m * value for value in FINITE]
     ),
     mistake(
+        # Each function treats some forms of mask correctly, and only the others show the mistake.
         "mask-form-ignored",
         mask=[
             _of_form(lambda m: m.dim() == 4),

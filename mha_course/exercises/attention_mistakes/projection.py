@@ -24,7 +24,7 @@ def _without_bias(x: Tensor, w: Tensor, *_: Any) -> Any:
 
 
 def identity(x: Tensor, *_: Any) -> Tensor:
-    """Skip a step."""
+    """Stand for a forgotten step: pass its first argument on."""
     return x
 
 
@@ -74,6 +74,7 @@ IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha", "gpt2_attention")
 PROJECTION = [
     mistake(
         "weight-not-transposed",
+        # A learner forgets it in every Linear, in all but the last, or in a single one.
         {"linear": _not_transposed, "output": _not_transposed},
         linear=_not_transposed,
         project=[_projected(_not_transposed, name) for name in "qkv"],

@@ -48,6 +48,7 @@ SCORES = [
     mistake("elementwise-product/values", weigh=[lambda w, v: w * v, lambda w, v: v * w]),
     mistake("cosine-not-dot", {"scores": _cosine, "scale": identity}, scores=_cosine),
     mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
+    # 12 is the D of the lessons' model, and of no case.
     mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12), but=("attend",)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
     mistake(
@@ -97,6 +98,7 @@ def _causal(scores: Tensor, corner: int) -> Tensor:
     return scores.masked_fill(~past, -math.inf).softmax(-1)
 
 
+# Their scores have no axis of heads, so axis 1 is that of the queries.
 WITHOUT_HEAD_AXIS = ("self_attention", "heads_in_a_loop")
 WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 SOFTMAX = [
@@ -126,6 +128,7 @@ SOFTMAX = [
     mistake(
         "softmax-twice",
         softmax=lambda z: z.softmax(-1).softmax(-1),
+        # The second softmax may also follow the mask, or come only when values are weighted.
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
         weigh=lambda w, v: w.softmax(-1) @ v,
     ),

@@ -21,7 +21,7 @@ Infos = list[TensorInfo]
 
 def matmul(call: OpCall) -> list[Axes]:
     """Matrix products: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
-    offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
+    offset = int(call.op in ("addmm", "baddbmm", "addmv"))  # The bias comes first.
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
     row = "r" if left.dim() > 1 else ""  # A vector has no rows, and neither has its product.
@@ -33,6 +33,20 @@ def matmul(call: OpCall) -> list[Axes]:
         for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
             axes[-position] = call.broadcast(axes[-position], axis)
     return [axes]
+
+
+def einsum(call: OpCall) -> list[Axes]:
+    """Sum products as the letters say."""
+    equation, operands = call.args[0], call.args[1:]
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    # Without an arrow, torch keeps the letters that occur once, in alphabetical order.
+    if not arrow:
+        once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
+        dots = "..." if "..." in inputs else ""
+        output = dots + "".join(once)
+    return [spelled(call, list(operands), inputs.split(","), output)]
 
 
 def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
@@ -101,7 +115,7 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, term: Letters, out: Lette
     others = [label for label in labels if label != key and names.root(label) == names.root(key)]
     # Unless they were swapped, the sum does not run over the axis that came first.
     is_swapped = key in labels and term[labels.index(key)] not in out and others not in ([], ["T"])
-    if not is_swapped or term[labels.index(others[0])] not in out:
+    if not is_swapped:
         return
     swapped = dict(zip(key.split("*"), others[0].split("*"), strict=True))
     swapped |= {query: key for key, query in swapped.items()}
@@ -134,7 +148,7 @@ def _stage_of(
     if has_weight:
         call.results[0].from_linear = True
         return after_linear(values)
-    if len(values) == 1 and summed_axes:
+    if len(values) == 1:
         labels_summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
         check_sum(call, values[0], labels_summed, labels)
     return ""
@@ -170,11 +184,11 @@ def _describe_scores(
 ) -> str:
     """Note the scale of scores, ask about heads, and return the axes summed over."""
     result = call.results[0]
-    aligned = next(iter(summed_axes.values()), None)
-    summed = call.names.label(aligned[0]) if aligned else ""
+    aligned = next(iter(summed_axes.values()), [()])  # an outer product sums over nothing
+    summed = call.names.label(aligned[0])
     if summed == "H" and "D" in labels:  # A model may sum over heads on purpose.
         call.warn(warnings.ask("heads-innermost"))
-    if aligned and summed == "D":
+    if summed == "D":
         result.width = size_of(aligned[0])
     result.scale = math.prod([value.scale for value in values])
     result.scale_step = max([value.scale_step for value in values])
@@ -216,9 +230,8 @@ def _check_weighted_sum(
 
 def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str]) -> None:
     """Warn if heads are summed although their widths stay separate."""
-    if "H" not in summed or "D" not in left or call.names.sizes.get("H") == 1:
-        return
-    if value.stage in ("context", "merged"):
+    is_result = value.stage in ("context", "merged")
+    if is_result and "H" in summed and "D" in left and call.names.sizes.get("H") != 1:
         call.warn(warnings.warn("heads-averaged"))
 
 
@@ -239,4 +252,7 @@ def ask_about_tiles(call: OpCall, axes: Axes) -> None:
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 
-MATRIX_PRODUCTS = rules(("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul))
+CONTRACTIONS = rules(
+    ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
+    ("einsum", einsum),
+)

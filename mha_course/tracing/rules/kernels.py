@@ -36,6 +36,7 @@ def fused(call: OpCall) -> list[Axes]:
     warn_of_pieces(call, list(map(call.info, call.tensors[:2])))
     if isinstance(mask, Tensor):
         numbers.check_triangle(call, mask)
+        # The kernel broadcasts the mask to the scores, which are never made.
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)
     batch = [unify(names, *pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]

@@ -38,6 +38,7 @@ def reduced(call: OpCall) -> list[Axes]:
     left = [axis for n, axis in enumerate(value.axes) if n not in dims]
     if call.op in ("mean", "sum"):
         check_sum(call, value, reduced, list(map(call.names.label, left)))
+    # Weights averaged over heads are one table for all; a sum over keys is a softmax's divisor.
     of_heads = call.op == "mean" and value.stage == "weights" and reduced == ["H"]
     if of_heads or (call.op == "sum" and len(reduced) == 1 and value.stage in (*SCORES, "weights")):
         call.results[0].reduced_axis = reduced[0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from mha_course.tracing.rules.contraction import MATRIX_PRODUCTS
+from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.copies import COPIES
 from mha_course.tracing.rules.creation import CREATION
-from mha_course.tracing.rules.einsum import EINSUM
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING, WRITES
 from mha_course.tracing.rules.joins import JOINS
@@ -15,6 +14,6 @@ from mha_course.tracing.rules.reductions import REDUCTIONS
 from mha_course.tracing.rules.reshape import RESHAPES
 from mha_course.tracing.rules.views import VIEWS
 
-PRODUCTS = LINEAR | MATRIX_PRODUCTS | EINSUM | KERNELS
+PRODUCTS = LINEAR | CONTRACTIONS | KERNELS
 SHAPE_ONLY = RESHAPES | VIEWS | COPIES | INDEXING | JOINS
 RULES = PRODUCTS | SHAPE_ONLY | ELEMENTWISE | REDUCTIONS | WRITES | CREATION

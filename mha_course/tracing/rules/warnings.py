@@ -192,11 +192,11 @@ def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
 
 
 def _index_of_heads(cut: Cut) -> int | None:
-    """Return the index of the heads, of the width that contains them, or of fused q, k and v."""
+    """Return the index of the heads, or of the width that contains them."""
     for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
-    return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
+    return None
 
 
 def _is_part_of_width(factor: Factor) -> bool:
