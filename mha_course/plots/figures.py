@@ -144,6 +144,7 @@ def _draw_as_image(mesh: QuadMesh) -> None:
     style: dict[str, Any] = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "interpolation": "none"}
     image = AxesImage(axes, extent=(left, right, bottom, top), origin="lower", **style)
     image.set_data(mesh.get_array())
+    image.set_gid(mesh.get_cmap().name)  # for _themed
     axes.add_image(image)
     mesh.remove()
 
@@ -168,9 +169,12 @@ def _themed(text: str, signed: bool) -> str:
     changed = {color: paint for color, paint in dark.items() if color != paint}
     text = _COLOR.sub(lambda m: f"var(--c{m[0][1:]})" if m[0] in changed else m[0], text)
     unchanged = {color: color for color in changed}
+    on_dark = f"svg{{{_variables(changed)}}}"
+    if 'id="signed"' in text:  # an image has no variables: white becomes black, and hues stay
+        on_dark += "#signed{filter:invert(.88) hue-rotate(180deg)}"
     rules = (
         f"svg{{{_variables(unchanged)};fill:var(--c000000)}}"
-        f"@media(prefers-color-scheme:dark){{svg{{{_variables(changed)}}}}}"
+        f"@media(prefers-color-scheme:dark){{{on_dark}}}"
         "text{font-family:'DejaVu Sans',Verdana,sans-serif}"
     )
     return re.sub("(<svg[^>]*>)", rf"\1<style>{rules}</style>", text, count=1)

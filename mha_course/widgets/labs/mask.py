@@ -40,10 +40,8 @@ class MaskLab(Lab):
     """
 
     question = "Who may attend to whom, and what happens to a row that sees nothing?"
-    hint = (
-        "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + "
-        "arrow paints on."
-    )
+    hint = "Press a cell to paint it, or drag over several."
+    keys_hint = "By keyboard: arrow keys walk, space paints, shift + arrow paints on."
 
     def __init__(
         self, scores: Any, tokens: Sequence[str], *, mask: Any = None, conventions: bool = True
