@@ -128,7 +128,12 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
   );
   const nodes = Array.from(controls.values(), ({ node }) => node);
   const bar = make("div", "controls", ...nodes, again);
-  const below = make("div", "below", readout, make("p", "hint", hint, make("span", "keys", keys && ` ${keys}`))); // one in the place of the other
+  const below = make(
+    "div",
+    "below",
+    readout,
+    make("p", "hint", hint, make("span", "keys", keys && ` ${keys}`)),
+  ); // one in the place of the other
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
   const root = make("div", "mha-lab mha-picture", ...parts, aloud);
   Object.assign(root, { role: "group", ariaLabel: kind });
