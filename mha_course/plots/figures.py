@@ -138,6 +138,8 @@ def _draw_as_image(mesh: QuadMesh) -> None:
     style: dict[str, Any] = {"cmap": mesh.get_cmap(), "norm": mesh.norm, "interpolation": "none"}
     image = AxesImage(axes, extent=(left, right, bottom, top), origin="lower", **style)
     image.set_data(mesh.get_array())
+    if mesh.get_cmap().name == "signed":
+        image.set_gid("signed")  # for _themed
     axes.add_image(image)
     mesh.remove()
 
@@ -162,9 +164,12 @@ def _themed(text: str, signed: bool) -> str:
     changed = {color: paint for color, paint in dark.items() if color != paint}
     text = _COLOR.sub(lambda m: f"var(--c{m[0][1:]})" if m[0] in changed else m[0], text)
     unchanged = {color: color for color in changed}
+    on_dark = f"svg{{{_variables(changed)}}}"
+    if 'id="signed"' in text:  # an image has no variables: white becomes black, and hues stay
+        on_dark += "#signed{filter:invert(.88) hue-rotate(180deg)}"
     rules = (
         f"svg{{{_variables(unchanged)};fill:var(--c000000)}}"
-        f"@media(prefers-color-scheme:dark){{svg{{{_variables(changed)}}}}}"
+        f"@media(prefers-color-scheme:dark){{{on_dark}}}"
         "text{font-family:'DejaVu Sans',Verdana,sans-serif}"
     )
     return re.sub("(<svg[^>]*>)", rf"\1<style>{rules}</style>", text, count=1)
@@ -174,13 +179,18 @@ def _variables(colors: dict[str, str]) -> str:
     return ";".join(f"--c{color[1:]}:{value}" for color, value in colors.items())
 
 
-def image_html(data: bytes, alt: str) -> str:
-    """Write an SVG of ours as HTML, 92 pixels an inch, with its alt text."""
+def display_width(data: bytes) -> int:
+    """Return the width at which an SVG of ours is displayed, 92 pixels an inch."""
     match = re.search(rb'width="([0-9.]+)pt"', data)
     assert match is not None
-    width = round(float(match[1]) / 72 * 92)
+    return round(float(match[1]) / 72 * 92)
+
+
+def image_html(data: bytes, alt: str) -> str:
+    """Write an SVG of ours as HTML, with its alt text."""
     source = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
-    return f'<img width="{width}" src="{source}" alt="{escape(alt)}" style="{IMAGE}" />'
+    attributes = f'alt="{escape(alt)}" style="{IMAGE}"'
+    return f'<img width="{display_width(data)}" src="{source}" {attributes} />'
 
 
 def figure_html(data: bytes, caption: str) -> str:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from mha_course import plots
 from mha_course.errors import require
 from mha_course.markup import visible
-from mha_course.plots.figures import image_html
+from mha_course.plots.figures import display_width, image_html
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
@@ -68,7 +68,8 @@ class Panel(Lab):
             picture, sentence = self._draw(**values)
             text = visible(" ".join(sentence.split()))
             self._svg = plots.svg(picture)
-        html = image_html(self._svg, text)
+        width = f"--width: {display_width(self._svg)}px"
+        html = f'<div style="{width}">{image_html(self._svg, text)}</div>'
         return ({"kind": "picture", "title": "", "note": "", "html": html},), text
 
     @traitlets.observe("event")

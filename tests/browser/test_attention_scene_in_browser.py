@@ -379,7 +379,7 @@ def test_it_fills_the_screen(show):
     page.locator(".mha-scene:fullscreen").wait_for()
     settle(page)
     assert page.locator(".picture").bounding_box()["width"] > before * 1.1
-    page.get_by_role("button", name="Full screen").click()
+    page.get_by_role("button", name="Leave full screen").click()
     page.locator(".mha-scene:not(:fullscreen)").wait_for()
     settle(page)
     assert page.locator(".picture").bounding_box()["width"] == pytest.approx(before)

@@ -35,7 +35,8 @@ class SoftmaxLab(Lab):
     """
 
     question = "What changes the weights of a row, and what leaves them unchanged?"
-    hint = "Click a row of the matrix, or walk there with ↑ and ↓, to choose its word."
+    hint = "Choose a row of the matrix to follow its word."
+    keys_hint = "↑ and ↓ go on from it."
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
 

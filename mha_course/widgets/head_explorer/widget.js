@@ -45,7 +45,12 @@ class Explorer extends Stage {
   paper = make("div", "paper", this.base, this.surface);
   table = make("div", "table", this.paper);
   legend = make("div", "legend");
-  hint = make("p", "hint", "Choose a word to follow it; arrow keys go on from it.");
+  hint = make(
+    "p",
+    "hint",
+    "Choose a word to follow it.",
+    make("span", "keys", " Arrow keys go on from it."),
+  );
   readout = make("p", "readout");
   notes = make("p", "notes");
   height = 0; // of the stage: the most that was needed

@@ -12,6 +12,7 @@ import { KINDS } from "./panels.js";
  * @property {string} kind The name of the lab.
  * @property {string} question
  * @property {string} hint
+ * @property {string} keys Where there is a keyboard, it follows the hint.
  * @property {import("../controls.js").ControlSpec[]} controls
  * @property {Object<string, any>} start The values at the start.
  * @property {Object<string, DataView>} palettes By name, four bytes a colour.
@@ -89,7 +90,7 @@ function makeBoards(tools) {
  * `compute(moved, state)`, which returns the state after a move.
  */
 export function renderLab({ model, el }, kinds, { compute } = {}) {
-  const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
+  const { kind, question, hint, keys, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, including those the kernel has not answered yet
   let [drawnWidth, frame, drawings] = [0, null, 0];
@@ -127,7 +128,12 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
   );
   const nodes = Array.from(controls.values(), ({ node }) => node);
   const bar = make("div", "controls", ...nodes, again);
-  const below = make("div", "below", readout, make("p", "hint", hint)); // one in the place of the other
+  const below = make(
+    "div",
+    "below",
+    readout,
+    make("p", "hint", hint, make("span", "keys", keys && ` ${keys}`)),
+  ); // one in the place of the other
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
   const root = make("div", "mha-lab mha-picture", ...parts, aloud);
   Object.assign(root, { role: "group", ariaLabel: kind });

@@ -30,6 +30,7 @@ class Lab(CourseWidget):
 
     question = ""
     hint = ""
+    keys_hint = ""  # follows the hint, except on touch screens
     draw: Callable[..., tuple[Panels, str]]
     _esm = esm("lab.js", folder=HERE)
     _css = style(HERE / "lab.css")
@@ -41,6 +42,7 @@ class Lab(CourseWidget):
             "kind": type(self).__name__,
             "question": self.question,
             "hint": self.hint,
+            "keys": self.keys_hint,
             "controls": [control.spec() for control in controls],
             "start": {control.name: control.write(control.start) for control in controls},
             "palettes": palettes(),

@@ -37,10 +37,8 @@ class MaskLab(PageLab):
 
     _esm = esm("mask_lab.js", folder=HERE)
     question = "Who may attend to whom, and what happens to a row that sees nothing?"
-    hint = (
-        "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + "
-        "arrow keeps painting."
-    )
+    hint = "Press a cell to paint it, or drag over several."
+    keys_hint = "By keyboard: arrow keys walk, space paints, shift + arrow keeps painting."
 
     def __init__(
         self, scores: Any, tokens: Sequence[str], *, mask: Any = None, conventions: bool = True

@@ -32,7 +32,8 @@ class PlaneLab(PageLab):
 
     _esm = esm("plane_lab.js", folder=HERE)
     question = "Three tokens are compared and mixed. What do length and direction do?"
-    hint = "Drag a tip, or go to it with Tab and press the arrow keys."
+    hint = "Drag a tip."
+    keys_hint = "Or go to it with Tab and press the arrow keys."
 
     def __init__(self, *, projections: bool = False) -> None:
         self._projections = projections
@@ -40,10 +41,7 @@ class PlaneLab(PageLab):
             self.question = (
                 f"Turn and stretch W_Q and W_K until a gives c a share of {TARGET} or more."
             )
-            self.hint = (
-                "Drag a query or a key, and the others turn with it. Tab and the arrow keys "
-                "also work."
-            )
+            self.hint = "Drag a query or a key, and the others turn with it."
             super().__init__(
                 [*_matrix_controls("Q", "queries", START), *_matrix_controls("K", "keys", 0)]
             )

@@ -30,7 +30,7 @@ const PAUSE = 1800; // milliseconds between two stages while it plays
 const READING = 5000; // the same where nothing moves
 const WORDS = { back: "Back", play: "Play", pause: "Pause", next: "Next" };
 const ARROWS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
-const IDLE = "Click a word to follow it; point at a number to see what it is made of.";
+const IDLE = "Choose a word to follow it, or a number to see what it is made of.";
 const KEYS =
   "In the picture: Space or → plays the next stage, ← goes back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -71,9 +71,11 @@ class Scene extends Stage {
     this.readout = make("p", "readout");
     const name = { role: "group", ariaLabel: "Multi-head attention as a whole" };
     this.root = make("div", { className: "mha-scene mha-picture", ...name });
-    const fill = () =>
-      document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen();
+    const filled = () => this.root.matches(":fullscreen");
+    const fill = () => (filled() ? document.exitFullscreen() : this.root.requestFullscreen());
     const screen = makeButton("screen", "Full screen", fill);
+    this.root.onfullscreenchange = () =>
+      setText(screen, filled() ? "Leave full screen" : "Full screen");
     screen.hidden = !document.fullscreenEnabled;
     const { back, next, play, scrub, count } = this.walk;
     scrub.ariaLabel = "Position in the pass";
