@@ -61,7 +61,8 @@ class MaskLab(PageLab):
     @property
     def mask(self) -> Tensor:
         """The painted mask, (T, S), bool, True = may attend."""
-        return torch.tensor(self.state["values"]["mask"], dtype=torch.bool)
+        values: Any = self.state["values"]
+        return torch.tensor(values["mask"], dtype=torch.bool)
 
     def draw(self, mask: list[list[int]], **_: Any) -> tuple[Panels, str]:
         """Draw the mask, the resulting weights, and the mask in other conventions."""
@@ -72,7 +73,7 @@ class MaskLab(PageLab):
         weights = masked_softmax(self._scores, allowed)
         style: dict[str, Any] = {"scale": BOOL, "on": "may attend", "off": "hidden"}
         note = "Hatched: hidden. Red edge: a weight where there must be none."
-        given = {"hidden": hidden, "note": note, "scores": self._scores.tolist()}
+        given: dict[str, Any] = {"hidden": hidden, "note": note, "scores": self._scores.tolist()}
         panels = [
             matrix("the mask", tokens, tokens, cells, paint="mask", hidden=hidden, **style),
             matrix("weights after softmax", tokens, tokens, weights, **given),

@@ -59,7 +59,9 @@ function compute(moved, { panels, values: before }) {
   const sees = RULES[values.preset];
   if ("mask" in moved && !("preset" in moved)) values.preset = PAINTED;
   else if (("preset" in moved || "n" in moved) && sees)
-    values.mask = scores.map((row, t) => row.map((_, s) => Number(sees(t, s, values.n, row.length))));
+    values.mask = scores.map((row, t) =>
+      row.map((_, s) => Number(sees(t, s, values.n, row.length))),
+    );
   const { mask, fill } = values;
   const hidden = mask.map((row) => row.map((cell) => 1 - cell));
   const weights = mask.map((row, t) => weightsOf(scores[t], row, fill));
