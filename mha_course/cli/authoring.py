@@ -83,12 +83,16 @@ def link_to_site(notebook: NotebookNode) -> None:
 
 def execute(notebook: NotebookNode, **environment: str) -> None:
     """Execute a lesson, top to bottom, with these variables set, and normalise it."""
+    client_of(notebook).execute(env=os.environ | environment)
+    normalise(notebook)
+
+
+def client_of(notebook: NotebookNode) -> NotebookClient:
+    """Return what executes a lesson from its own folder."""
     options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3"}
     options |= {"store_widget_state": False, "resources": {"metadata": {"path": LESSONS}}}
     quiet = ["--IPKernelApp.log_level=40"]  # no warning about unencrypted sockets
-    client = NotebookClient(notebook, extra_arguments=quiet, **options)
-    client.execute(env=os.environ | environment)
-    normalise(notebook)
+    return NotebookClient(notebook, extra_arguments=quiet, **options)
 
 
 def normalise(notebook: NotebookNode) -> None:

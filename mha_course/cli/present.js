@@ -4,7 +4,7 @@ import { enliven } from "./live.js";
 
 const [WIDTH, HEIGHT] = [1920, 1080]; // of a slide
 const COLUMN = matchMedia("(max-width: 960px), (max-height: 540px)"); // as in present.css
-const CONTROLS = "a, summary, input, select, dialog, .live"; // have keys and touches of their own
+const CONTROLS = "a, summary, input, select, dialog"; // have keys and touches of their own
 const STAGE = `<main></main>
   <footer><span></span><button data-does="ArrowLeft" aria-label="Back">‹</button>
   <output></output><button data-does="ArrowRight" aria-label="Next">›</button></footer>
@@ -78,8 +78,8 @@ async function present(n) {
   $("main").append(...slides);
   $("footer span").innerHTML = talk[0].heading;
   stage.addEventListener("click", choose);
-  stage.addEventListener("pointerdown", press);
-  stage.addEventListener("pointerup", lift);
+  stage.addEventListener("touchstart", press, { passive: true });
+  stage.addEventListener("touchend", lift);
   document.body.append(stage);
   document.body.classList.add("presenting");
   begun ||= Date.now();
@@ -231,16 +231,28 @@ function help() {
   dialog.showModal();
 }
 
-function press({ pointerType, target, clientX, clientY }) {
-  const free = pointerType === "touch" && !target.closest(`${CONTROLS}, button`);
-  finger = free ? [clientX, clientY] : null;
+/** Note where a single finger begins, unless it may drag something. */
+function press({ target, touches }) {
+  const free = touches.length === 1 && !target.closest("input, dialog") && !drags(target);
+  finger = free ? touches[0] : null;
 }
 
-/** Turn by a swipe, or by a tap near an edge. */
-function lift({ clientX, clientY }) {
+/** Return whether a part of a widget scrolls sideways, or its style keeps such drags from the browser. */
+function drags(node) {
+  if (!node.closest(".live")) return false;
+  const scrolls =
+    node.scrollWidth > node.clientWidth && getComputedStyle(node).overflowX === "auto";
+  return (
+    scrolls || /^(none|pan-y)$/.test(getComputedStyle(node).touchAction) || drags(node.parentNode)
+  );
+}
+
+/** Turn by a swipe, or by a tap near an edge where nothing else answers it. */
+function lift({ target, changedTouches: [{ clientX, clientY }] }) {
   if (!finger || stage.matches(".overview")) return;
-  const [x, y] = [clientX - finger[0], clientY - finger[1]];
-  const tap = Math.hypot(x, y) < 10 ? clientX / innerWidth : 0.5;
+  const [x, y] = [clientX - finger.clientX, clientY - finger.clientY];
+  const answers = target.closest(`${CONTROLS}, button, .live`);
+  const tap = Math.hypot(x, y) < 10 && !answers ? clientX / innerWidth : 0.5;
   const swipe = Math.abs(x) > Math.max(40, 2 * Math.abs(y)) ? Math.sign(x) : 0;
   if (stage.matches(".black")) stage.classList.remove("black");
   else if (tap > 2 / 3 || swipe < 0) next();
@@ -338,7 +350,7 @@ const DOES = {
 function keyOf(event) {
   const { key, shiftKey } = event;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return "";
-  if (event.target.closest?.(CONTROLS) && !key.startsWith("Page")) return "";
+  if (event.target.closest?.(`${CONTROLS}, .live`) && !key.startsWith("Page")) return "";
   if (key === " " && shiftKey) return "Shift ";
   return key.length === 1 ? key.toLowerCase() : key;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import os
 import re
@@ -181,10 +182,15 @@ def script_of(widget: Mapping[str, Any]) -> str:
 
 
 def execute(notebook: NotebookNode) -> None:
-    """Execute a notebook with this package, in a kernel that draws for the reading site."""
+    """Execute a notebook with this package, in a kernel that draws for the reading site.
+
+    It may run in a thread without an event loop; the loop that it uses is closed afterwards.
+    """
     path = f"{launch.PACKAGE.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     variables = {"MHA_COURSE_PROGRESS": "off", SITE: "on", "PYTHONPATH": path}
-    authoring.execute(notebook, OMP_NUM_THREADS="1", **variables)
+    environment = os.environ | variables | {"OMP_NUM_THREADS": "1"}
+    asyncio.run(authoring.client_of(notebook).async_execute(env=environment))
+    authoring.normalise(notebook)
 
 
 def command(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from browsing import MOVE
 from lessons import LESSONS, read
-from players import go_to_slide
+from players import go_to_slide, swipe
 
 from mha_course.cli import site
 from mha_course.cli.authoring import MOVES
@@ -194,6 +194,16 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     page.emulate_media(media="print")
     assert page.locator("article .mha-arcs svg").first.is_visible()
     assert page.complaints == []
+
+
+def test_a_swipe_over_a_widget_turns_the_slide_unless_something_is_dragged(open_deck):
+    page = open_deck(LESSONS[0], width=1024, height=768, has_touch=True)
+    place, slide = go_to_slide(page, ".arrows .handle")
+    for part, turned in ((".handle", 0), (".sentence", 1)):
+        box = slide.locator(part).first.bounding_box()
+        x, y = (int(box[at] + box[size] / 2) for at, size in (("x", "width"), ("y", "height")))
+        swipe(page, x, x - 90, y)
+        assert at(page) == place + turned
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from lessons import LESSONS, read
-from players import go_to_slide
+from players import go_to_slide, swipe
 from rewriting import refused
 
 from mha_course import exercises
@@ -24,12 +24,6 @@ BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
 PROJECTOR = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
 PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
-SWIPE = """([x, y, to]) => {
-  const target = document.elementFromPoint(x, y);
-  const touch = { pointerType: "touch", bubbles: true, clientY: y };
-  target.dispatchEvent(new PointerEvent("pointerdown", { ...touch, clientX: x }));
-  target.dispatchEvent(new PointerEvent("pointerup", { ...touch, clientX: to }));
-}"""
 
 
 def plain(page):
@@ -251,7 +245,7 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
     )
     assert float(size.removesuffix("px")) >= 16
     for start, end, place in ((300, 100, 2), (100, 300, 1), (380, 380, 2), (5, 5, 1)):
-        page.evaluate(SWIPE, [start, 800, end])
+        swipe(page, start, end, 800)
         assert number_of(page) == place
     page.set_viewport_size({"width": 960, "height": 540})  # a projector at 200 %: still a column
     assert page.locator("section.current .lead").evaluate("one => one.currentCSSZoom") == 1

@@ -19,6 +19,16 @@ def go_to_slide(page, part):
     return place, page.locator("section.current")
 
 
+def swipe(page, start, end, y):
+    """Move a finger sideways over the screen, or tap where start and end are the same."""
+    touch = page.context.new_cdp_session(page)
+    for x in dict.fromkeys((start, (start + end) // 2, end)):
+        kind = "touchStart" if x == start else "touchMove"
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    touch.detach()
+
+
 def stays_inside(page, around, parts=".stage *", by=0, below=False):
     """Demand that no part leaves its box, but by some pixels, or below downwards."""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
