@@ -60,9 +60,10 @@ def test_online_softmax_takes_the_maximum_of_one_block_at_a_time():
     assert widths == [3, 3, 1]
 
 
-def test_partials_over_pieces_of_the_keys_merge_to_the_whole():
+@pytest.mark.parametrize("factor", [1, 2000])
+def test_partials_over_pieces_of_the_keys_merge_to_the_whole(factor):
     q, k, v = (x.detach() for x in drawn())
-    q *= 200  # scores whose powers overflow unless the maximum is taken off
+    q *= factor  # some scores' powers overflow unless the maximum is taken off
     mask = masks_of(T, S)[1]  # with rows that see nothing, in all pieces or in one
     scores = (q @ k.mT / math.sqrt(D)).masked_fill(~mask, -math.inf)
     pieces = [slice(0, 1), slice(1, 4), slice(4, S)]
