@@ -45,6 +45,7 @@ function share(model, el) {
     const parameters = new URLSearchParams(location.hash.slice(1));
     if (!parameters.has("word")) return;
     linked = parameters;
+    el.scrollIntoView();
     const words = parameters.get("s")?.replaceAll("-", " ");
     if (!field || !words || words === sentence()) return point();
     field.value = words;

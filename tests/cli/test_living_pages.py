@@ -170,6 +170,12 @@ def test_the_address_holds_what_the_first_explorer_shows(offline_page, page_of):
     assert again.locator("[data-control=sentence]").first.input_value().startswith("the grey dogs")
     assert again.evaluate("location.hash") == address
 
+    index = offline_page(file.with_name("index.html"))
+    index.goto(f"{file.with_name('index.html').as_uri()}{address}")
+    index.reload()
+    index.locator(".readout").first.filter(has_text="head 2: “ate” looks at ").wait_for()
+    assert 0 < index.locator(".mha-heads").first.bounding_box()["y"] < 120  # below the masthead
+
 
 def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     page = open_deck(LESSONS[0], width=1280, height=720)
