@@ -12,7 +12,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Factor, Origin, axis_of, is_part_of, size_of
+from mha_course.tracing.axes import (
+    Axes,
+    Factor,
+    Origin,
+    axis_of,
+    is_part_of,
+    keep_matching,
+    size_of,
+)
 from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.views import Dim, Placement, Rerun, named, padded_strides, view
 
@@ -61,8 +69,8 @@ def complex_pairs(call: OpCall) -> list[Axes]:
 
 
 def pad(call: OpCall) -> list[Axes]:
-    """Grow or shrink some axes, which the recorder then takes for new ones."""
-    return [call.axes(call.first())]
+    """Grow or shrink some axes, which are then new."""
+    return [keep_matching(call.axes(call.first()), call.outs[0].shape)]
 
 
 def _of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:

@@ -7,7 +7,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import FEATURES, Axis, AxisNamer, Factor, Origin, size_of
+from mha_course.tracing.axes import (
+    FEATURES,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    is_part_of,
+    size_of,
+)
 from mha_course.tracing.unify import groups_differ, in_another_order, unify
 
 if TYPE_CHECKING:
@@ -200,7 +208,7 @@ def _index_of_heads(cut: Cut) -> int | None:
 
 
 def _is_part_of_width(factor: Factor) -> bool:
-    return factor.name == "?" and factor.whole is not None and factor.whole.name == "C"
+    return factor.name == "?" and is_part_of((factor,), "C")
 
 
 def _written(names: AxisNamer, factor: Factor) -> str:
