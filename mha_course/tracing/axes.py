@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Origin(IntEnum):  # ints hash fast
-    """How a factor came about, if not from a pattern: it decides what may still be read off it."""
+    """Where a factor comes from."""
 
     NAMED = auto()
     UNKNOWN = auto()
@@ -73,7 +73,7 @@ class Size(int):
             if tokens and isinstance(other, int) and other not in (0, 1):
                 return Size(total, (Factor("S", total),), self.is_token)
             return self if total == self else total  # an empty cache adds 0
-        if not tokens:
+        if not tokens and not self.is_token(other.axis):
             return total
         names = {factor.name for factor in (*self.axis, *other.axis)}
         name = names.pop() if len(names) == len(self.axis) == len(other.axis) == 1 else "S"
@@ -84,7 +84,9 @@ class Size(int):
 
 def axis_of(size: int) -> Axis:
     """Return the axis that a size belongs to, if known."""
-    return size.axis if isinstance(size, Size) else unknown(int(size))
+    if isinstance(size, Size) and size_of(size.axis) == size:
+        return size.axis
+    return unknown(int(size))
 
 
 FEATURES = {"B", "C", "H", "D"}
@@ -101,7 +103,7 @@ def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Facto
 
 
 def unknown(size: int) -> Axis:
-    """Return an axis without a name, which differs from every other; () for size 1."""
+    """Return an unknown axis."""
     return () if size == 1 else (unique(size),)
 
 
@@ -113,11 +115,6 @@ def unnamed_factor(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
-
-
-def is_part_of(axis: Axis, name: str) -> bool:
-    """Return whether an axis is one part of a whole with this name."""
-    return len(axis) == 1 and axis[0].whole is not None and axis[0].whole.name == name
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -172,7 +169,7 @@ class AxisNamer:
         for name in text.split("*"):
             if name.isdigit():
                 factors += unknown(1) if name == "1" else (Factor(name, int(name)),)
-            elif name == "C":
+            elif name == "C" and self.sizes["C"] == size_of(self.width()):
                 factors += self.width()
             else:
                 factors.append(Factor(name, self.sizes[name]))

@@ -57,14 +57,14 @@ def parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> Axes:
     factors = list(map(Factor, labels, sizes, itertools.repeat(whole), strides))
     if labels[-2:] == ["?", "D"]:  # is it the width of some heads?
         factors[-1] = factors[-1]._replace(origin=Origin.ASSUMED_D)
-    return [(factor,) for factor in factors]
+    return [(factor,) if factor.size > 1 else () for factor in factors]
 
 
 def _names_of_parts(names: AxisNamer, whole: Factor, sizes: tuple[int, ...]) -> list[str]:
     heads = names.sizes.get("H")
     first, last = sizes[0], sizes[-1]
     is_free = whole.origin is Origin.LINEAR
-    if is_free and whole.name == "?" and heads:
+    if is_free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
         counts = {"H": heads} | names.extra
         name = _name_of_size(counts, sizes[-2])
         if name == "H" and "C" not in names.sizes:  # the first heads give D
@@ -106,16 +106,17 @@ def slice_of(names: AxisNamer, axis: Axis, start: int, size: int) -> Axis:
         return (Factor(declared[0], size, whole),)
     if names.is_width((whole,)) and 2 * size == whole.size:
         return names.half((whole,))
-    return (Factor("?", size, whole),)
+    is_head = whole.name == "C" and size == names.sizes.get("D") and start % size == 0
+    return (Factor("D" if is_head else "?", size, whole),)
 
 
 def sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
     """Name a slice; every second channel of a head is half its width."""
     if step == 1 and axis:
         return slice_of(names, axis, start, size)
-    if step == 2 and names.is_width(axis):
+    if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
         return names.half(axis)
-    if names.label(axis) == "H":
+    if names.label(axis) == "H" and step > 1:
         return (Factor("?", size, axis[0], int(step)),)
     return unknown(size)
 

@@ -73,7 +73,7 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
         return {}
     by_name = _by_name(axes, tensors)
     every = " ".join(text for text in by_name.values() if isinstance(text, str))
-    texts = {name: text for name, text in by_name.items() if text is not None}
+    texts = {name: text or "" for name, text in by_name.items() if text or isinstance(axes, str)}
     chosen = {name: _words(text, every) for name, text in texts.items()}
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():

@@ -95,6 +95,10 @@ class Recorder(TorchFunctionMode):
             return self._sizes(self.values[id(args[0])].axes, out, *args[1:], **kwargs)
         elif func is torch.Tensor.__setitem__:  # It returns None, so name what it changed.
             self._guard(self._record, "setitem", func, args, kwargs, args[0])
+        elif func is torch.Tensor.__iter__:
+            rows = list(out)
+            self._guard(self._record, "unbind", torch.unbind, args, kwargs, rows)
+            out = iter(rows)
         elif getattr(func, "__self__", None) is torch.Tensor.data:  # it was set: other memory
             self._forget(id(args[0]))
         elif type(out).__module__ == "numpy":
@@ -111,7 +115,9 @@ class Recorder(TorchFunctionMode):
         """Return a shape, or one of its sizes, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
-        return Size(out, axes[dim], self.names.is_token) if type(out) is int else out
+        if isinstance(dim, int) and type(out) is int:
+            return Size(out, axes[dim], self.names.is_token)
+        return out
 
     def _guard(self, look: Callable[..., None], op: str, *call: Any) -> None:
         """Record a call; if the tracer itself fails, the call continues, and a note says so."""
@@ -244,7 +250,8 @@ class Recorder(TorchFunctionMode):
             self.aliases[name] = step.index
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[Axes]:
-        rule = RULES.get(call.op) or RULES.get(call.op.removesuffix("_"))
+        base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
+        rule = RULES.get(call.op) or RULES.get(base)
         copies = self.counter.copies
         rows: list[Axes] = []
         try:
@@ -330,7 +337,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         result.stage = result.stage or _next_stage(call, main, result)
         result.summed_axis = main.summed_axis
         if keeps_numbers:
-            result.reduced_axis = main.reduced_axis
+            result.reduced_axis = result.reduced_axis or main.reduced_axis
         if main.derived:
             result.derived = main.derived
             result.derived.append(result)

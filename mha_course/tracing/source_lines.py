@@ -91,7 +91,7 @@ class Frames:
             if module is None and frame not in self.places:
                 module = self._module_of(frame)
             if side == "user" and code.co_name in COMPREHENSIONS:
-                inner = frame.f_lineno  # Its frame is not the function's.
+                inner = inner or frame.f_lineno  # Its frame is not the function's.
             elif side == "user":
                 line = line or UserFrame(code, inner or frame.f_lineno)
                 if frame in self.places:  # then it is unchanged, on the same frames
@@ -134,7 +134,7 @@ class Frames:
     def _read(self, running: ActiveFrame) -> None:
         """Bind a frame's changed variables; parameters name only tensors made since its start."""
         code = running.frame.f_code
-        if running.lasti == running.frame.f_lasti or not code.co_varnames:
+        if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
             return  # nothing was assigned since, or it is a notebook cell
         variables = running.frame.f_locals
         names = list(variables)

@@ -42,6 +42,7 @@ at the end of its file, which ``rules/table.py`` adds to the others.
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +55,7 @@ import torch
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
 from mha_course.tracing import guess, letters, notes, patterns, stages
-from mha_course.tracing.axes import Axis, AxisNamer, is_part_of
+from mha_course.tracing.axes import Axis, AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Operand, Source, Step
@@ -96,12 +97,11 @@ def trace(
     if not callable(fn):
         rule = "fn must be callable"
         raise ShapeError("trace", rule, expected="a function or a module", got=repr(fn)[:60])
-    sizes = {} if sizes is None else sizes
-    if not isinstance(sizes, Mapping):
+    if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
     given_sizes = {
         letters.LETTERS.get(name, name): patterns.positive(name, size)
-        for name, size in sizes.items()
+        for name, size in (sizes or {}).items()
     }
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, given_sizes))
 
@@ -269,7 +269,8 @@ def _notes_of_run(recorder: Recorder) -> list[str]:
 
 
 def _is_cut_from_width(axis: Axis) -> bool:
-    return is_part_of(axis, "C") and axis[0].stride > 1
+    whole = axis[0].whole if len(axis) == 1 else None
+    return whole is not None and whole.name == "C" and axis[0].stride > 1
 
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
@@ -302,7 +303,8 @@ def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
             sources.append(source)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         if line is not None:
-            step.line = statements_of[id(line.code)].get(step.lineno, "")
+            text = statements_of[id(line.code)].get(step.lineno)
+            step.line = text or linecache.getline(line.code.co_filename, step.lineno).strip()
             step.source = position_of.get(id(line.code))
     return tuple(sources)
 

@@ -24,7 +24,7 @@ def _without_bias(x: Tensor, w: Tensor, *_: Any) -> Any:
 
 
 def identity(x: Tensor, *_: Any) -> Tensor:
-    """Stand for a forgotten step: pass its first argument on."""
+    """Skip a step."""
     return x
 
 

@@ -21,7 +21,7 @@ RENAMED = {  # operators, without underscores or the i of in-place ones
     "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div", "mod": "remainder",
     "floordiv": "floor_divide", "rfloordiv": "floor_divide", "rpow": "pow", "rsub": "sub",
     "invert": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "rand": "bitwise_and", "ror": "bitwise_or",
+    "rand": "bitwise_and", "ror": "bitwise_or", "iter": "unbind",
 }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class OpCall:
     elements: list[Elements] = field(default_factory=list)  # of each output
 
     def axes(self, tensor: Tensor) -> Axes:
-        """Return an input's axes, in a list that a rule may change."""
+        """Return an input's axes."""
         return list(self.info(tensor).axes)
 
     def arg(self, position: int, *names: str, default: Any = None) -> Any:
@@ -96,8 +96,13 @@ class OpCall:
 
     def rerun(self, places: Tensor) -> list[Tensor]:
         """Return the call's result for another tensor than the one it was called on."""
+        x = self.first()
+        rest = self.kwargs
+        args = self.args[1:]
+        if not self.args:  # The tensor was given by its name.
+            rest = {name: value for name, value in rest.items() if value is not x}
         try:
-            return tensors_in([self.func(places, *self.args[1:], **self.kwargs)])
+            return tensors_in([self.func(places, *args, **rest)])
         except RuntimeError as error:  # one argument depends on another's numbers
             raise ValueError(self.op) from error
 
@@ -109,7 +114,9 @@ class OpCall:
     def ints(self, position: int, *names: str) -> list[int]:
         """Return sizes or dims, given one by one or as a sequence."""
         first = self.arg(position, *names)
-        return list(self.args[position:] if isinstance(first, int) else first)
+        if not isinstance(first, int):
+            return list(first)
+        return list(self.args[position:]) or [first]
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
         """Name an axis of two broadcast tensors; warn if only the sizes agree."""
@@ -153,7 +160,7 @@ def op_name(func: Callable[..., Any]) -> str:
     if name == "__get__":
         return str(getattr(getattr(func, "__self__", None), "__name__", name))
     if not name.startswith("__"):
-        return name
+        return "sub" if name == "rsub" else name
     word = name.strip("_")
     in_place = word.startswith("i") and word not in RENAMED
     return f"{RENAMED.get(word[1:], word[1:])}_" if in_place else RENAMED.get(word, word)

@@ -115,7 +115,7 @@ def _swap_roles(names: AxisNamer, weights: TensorInfo, term: Letters, out: Lette
     others = [label for label in labels if label != key and names.root(label) == names.root(key)]
     # Unless they were swapped, the sum does not run over the axis that came first.
     is_swapped = key in labels and term[labels.index(key)] not in out and others not in ([], ["T"])
-    if not is_swapped:
+    if not is_swapped or term[labels.index(others[0])] not in out:
         return
     swapped = dict(zip(key.split("*"), others[0].split("*"), strict=True))
     swapped |= {query: key for key, query in swapped.items()}
@@ -148,7 +148,7 @@ def _stage_of(
     if has_weight:
         call.results[0].from_linear = True
         return after_linear(values)
-    if len(values) == 1:
+    if len(values) == 1 and summed_axes:
         labels_summed = [names.label(aligned[0]) for aligned in summed_axes.values()]
         check_sum(call, values[0], labels_summed, labels)
     return ""
@@ -184,11 +184,11 @@ def _describe_scores(
 ) -> str:
     """Note the scale of scores, ask about heads, and return the axes summed over."""
     result = call.results[0]
-    aligned = next(iter(summed_axes.values()), [()])  # an outer product sums over nothing
-    summed = call.names.label(aligned[0])
+    aligned = next(iter(summed_axes.values()), None)
+    summed = call.names.label(aligned[0]) if aligned else ""
     if summed == "H" and "D" in labels:  # A model may sum over heads on purpose.
         call.warn(warnings.ask("heads-innermost"))
-    if summed == "D":
+    if aligned and summed == "D":
         result.width = size_of(aligned[0])
     result.scale = math.prod([value.scale for value in values])
     result.scale_step = max([value.scale_step for value in values])
@@ -230,8 +230,9 @@ def _check_weighted_sum(
 
 def check_sum(call: OpCall, value: TensorInfo, summed: list[str], left: list[str]) -> None:
     """Warn if heads are summed although their widths stay separate."""
-    is_result = value.stage in ("context", "merged")
-    if is_result and "H" in summed and "D" in left and call.names.sizes.get("H") != 1:
+    if "H" not in summed or "D" not in left or call.names.sizes.get("H") == 1:
+        return
+    if value.stage in ("context", "merged"):
         call.warn(warnings.warn("heads-averaged"))
 
 

@@ -41,7 +41,7 @@ def convolve(call: OpCall) -> list[Axes]:
     if call.names.is_token(axes[1]) and size_of(axes[1]) == shape[1]:
         channels = axes[1]
     # Channels of pictures are seldom a head's width, even if the sizes agree.
-    elif channels[0].origin is Origin.ASSUMED_D:
+    elif channels and channels[0].origin is Origin.ASSUMED_D:
         channels = unknown(shape[1])
     return [[axes[0], channels, *patches]]
 
@@ -68,20 +68,20 @@ def counted(call: OpCall) -> list[Axes]:
     # Rotary encodings count every second channel: arange(0, D, 2).
     if call.names.is_width(end.axis) and end == 2 * length:
         return [[call.names.half(end.axis)]]
-    return [[end.axis]]
+    return [[end.axis]] if end == length else []
 
 
 def identity(call: OpCall) -> list[Axes]:
     """Make a square matrix, or one with a given number of columns."""
-    rows = call.arg(0, "n")
-    return [[axis_of(rows), axis_of(call.arg(1, "m", default=rows))]]
+    rows, columns = call.arg(0, "n"), call.arg(1, "m")
+    return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
 
 
 def _patches(names: AxisNamer, axis: Axis, size: int, step: int) -> Axis:
     """Name the patches that a convolution with this stride cuts tokens or pixels into."""
     if size == size_of(axis):
         return axis
-    if size * step != size_of(axis) or len(axis) != 1 or not names.is_token(axis):
+    if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not names.is_token(axis):
         return unknown(size)
     # Patches are tokens from here on, with a name of their own.
     name = f"{axis[0].name}/{step}"

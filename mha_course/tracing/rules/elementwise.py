@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from mha_course.tracing.axes import Axes, Axis, size_of
+from mha_course.tracing.axes import Axes, Axis, size_of, unknown
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 
@@ -25,7 +25,10 @@ def like(call: OpCall) -> list[Axes]:
     tensors = [tensor for tensor in call.tensors if tensor.dim()]
     rank = call.outs[0].dim()
     rows = [[()] * (rank - tensor.dim()) + call.axes(tensor) for tensor in tensors]
-    axes = [reduce(call.broadcast, column) for column in zip(*rows, strict=True)]
+    axes: Axes = [unknown(size) for size in call.outs[0].shape]
+    for position in range(rank):
+        column = [row[position] for row in rows if len(row) == rank]
+        axes[position] = reduce(call.broadcast, column) if column else axes[position]
     _infer_stage(call, list(map(call.info, tensors)), rows, axes)
     return [axes for _ in call.outs]
 
@@ -70,7 +73,8 @@ def softmax(call: OpCall) -> list[Axes]:
     dim = call.arg(1, "dim", "axis")
     if dim is None:
         dim = 0 if x.dim() in (1, 3) else 1
-    _check_softmax_axis(call, call.names.label(axes[dim]), axes[dim], axes)
+    if x.dim():
+        _check_softmax_axis(call, call.names.label(axes[dim]), axes[dim], axes)
     return [axes]
 
 

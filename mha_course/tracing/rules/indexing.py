@@ -65,7 +65,7 @@ def getitem(call: OpCall) -> list[Axes]:
             plain.append(slice(start, start + 1) if start < stop <= start + step else key)
         elif key is None or isinstance(key, int):
             plain.append(key)
-        elif isinstance(key, Tensor) and not key.dim():
+        elif isinstance(key, Tensor) and not key.dim() and not is_bool(key):
             plain.append(0)
         else:
             align_mask(call, key, axes[dim:])
@@ -95,7 +95,7 @@ def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
     """Return the query heads for which an index picks the right KV heads, else ()."""
     if call.names.label(axis) != "H_kv":
         return ()
-    if type(key) is Tensor and not key.is_meta:
+    if type(key) is Tensor and key.dim() == 1 and not key.is_meta:
         key = key.tolist()
     return repeated_heads(call.names, key) if isinstance(key, list) else ()
 
@@ -109,7 +109,10 @@ def gather(call: OpCall) -> list[Axes]:
     if call.op == "index_select":
         axes[dim] = picked_heads(call, axes[dim], call.arg(2, "index")) or index[0]
         return [axes]
-    axes[dim] = index[dim]
+    dim %= len(axes)
+    for n, axis in enumerate(index):
+        if n == dim or size_of(axes[n]) != size_of(axis):
+            axes[n] = axis
     return [axes]
 
 

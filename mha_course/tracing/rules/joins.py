@@ -71,10 +71,11 @@ def _ask_about_joined(call: OpCall, tensors: list[Tensor], dim: int | None = Non
 def _shared_axis(call: OpCall, column: Axes) -> Axis:
     shared = column[0]
     for axis in column[1:]:
-        name, differs = unify(call.names, shared, axis)
-        # First, the tokens' roles in scores.
-        roles = [a for a in (shared, axis) if call.names.label(a) in call.names.roots]
-        shared = roles[0] if roles and not differs else name
+        if size_of(shared) == size_of(axis):
+            name, differs = unify(call.names, shared, axis)
+            # First, the tokens' roles in scores.
+            roles = [a for a in (shared, axis) if call.names.label(a) in call.names.roots]
+            shared = roles[0] if roles and not differs else name
     return shared
 
 
@@ -85,7 +86,9 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     if len(along) == 1:
         return along[0]
     if set(labels) == {"H_kv"} and all(x is tensors[0] for x in tensors):
-        return repeated_heads(names, [*range(names.extra["H_kv"])] * len(tensors))
+        heads = repeated_heads(names, [*range(names.extra["H_kv"])] * len(tensors))
+        if heads:
+            return heads
     wholes = {axis[0].whole for axis in along if len(axis) == 1}
     whole = wholes.pop() if len(wholes) == 1 else None
     if whole is not None and whole.size == size:
@@ -95,7 +98,7 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
         return (names.ordered(whole, Origin.TILED) if are_halves else whole,)
     if set(labels) == {"D"} and _are_heads(call, tensors):
         return (Factor("H", names.sizes["H"]), Factor("D", names.sizes.get("D", 0)))
-    if set(labels) == {"C"}:
+    if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
     if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
         return (unique(size, Origin.TILED),)  # as angles of rotary embeddings are
@@ -115,8 +118,10 @@ def _joined_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -> 
     names.tokens.add(joined)
     if len(set(map(names.root, labels))) == 1:
         return (Factor(labels[0], size),)
-    names.pieces[joined, size] = along
-    return (Factor(joined, size),)
+    free = [n for n in names.tokens - names.reserved - {*labels} if names.sizes.get(n) == size]
+    name = "S" if "S" in free else min(free, default=joined)
+    names.pieces[name, size] = along
+    return (Factor(name, size),)
 
 
 def _extended_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -> Axis:
@@ -129,7 +134,7 @@ def _extended_tokens(names: AxisNamer, along: Axes, size: int, in_heads: bool) -
         return (Factor("S", size),)
     # Patches after class tokens.
     are_patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size
-    if size != size_of(tokens[0]) + 1 and not are_patches:
+    if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not are_patches):
         return unknown(size)
     name = "S" if are_patches else names.label(tokens[0])
     if not are_patches and names.sizes.get(name) != size:  # else one was removed and one inserted

@@ -32,7 +32,7 @@ def linear(call: OpCall) -> list[Axes]:
 
 def name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
     """Name a weight's output axis: tokens and heads are mixed, a width is named by size."""
-    last = axes[-1]
+    last = axes[-1] if axes else ()
     label = names.label(last)
     if "H" in map(names.label, axes[:-1]) and label == "D" and size != size_of(last):
         return unknown(size)  # different for each head
@@ -40,7 +40,10 @@ def name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
         return last if size_of(last) == size else unknown(size)
     if label == "kv_rank":
         return (unique(size, Origin.FROM_LATENTS),)
-    return linear_output(names, size)
+    width = linear_output(names, size)
+    if names.label(width) in {*map(names.label, axes[:-1])} - {"?"}:
+        return unknown(size)  # no tensor has its width twice
+    return width
 
 
 def after_linear(values: Sequence[TensorInfo]) -> str:

@@ -10,7 +10,9 @@ ONE = Factor("1", 1)  # a stand-in for an unnamed axis of size 1
 Row = Sequence[Axis]
 
 
-def place_ones(names: AxisNamer, flat: Axis, axes: Axes, free: list[int], hints: Row) -> None:
+def place_ones(
+    names: AxisNamer, old: Row, flat: Axis, axes: Axes, free: list[int], hints: Row
+) -> None:
     """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest.
 
     Args: ``flat`` has all old factors in order, ``axes`` the new axes, ``free`` where they are 1.
@@ -31,21 +33,21 @@ def place_ones(names: AxisNamer, flat: Axis, axes: Axes, free: list[int], hints:
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
     for position, factor in ones[len(free) :]:
-        _attach(axes, flat, position, factor)
+        _attach(axes, old, flat, position, factor)
 
 
 def _before_width(flat: Axis, position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: Axes, flat: Axis, position: int, factor: Factor) -> None:
+def _attach(axes: Axes, old_axes: Row, flat: Axis, position: int, factor: Factor) -> None:
     """Join a factor of size 1 without an axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
     joins_right = False
     if factor.name == "H" and _before_width(flat, position):
         batch_is_left = before is not None and before.name == "B" and (before,) in axes
-        joins_right = not batch_is_left
+        joins_right = not batch_is_left or (before, factor) in old_axes
     elif factor.name == "B" and after is not None and after.name == "H":
         joins_right = (after,) in axes
     for number, axis in enumerate(axes):

@@ -43,7 +43,7 @@ def reshape(call: OpCall) -> list[Axes]:
         end = start if call.op == "unflatten" else call.arg(2, "end_dim", default=-1)
         stop = end % len(before) + 1
     hints: Axes = []
-    if call.op in ("view", "reshape"):
+    if call.op in ("view", "reshape") and isinstance(call.arg(1, "size", "shape"), int | Sequence):
         hints = list(map(axis_of, call.ints(1, "size", "shape")))
     new_shape = shape[start : len(shape) - len(before) + stop]
     new_axes, cuts = regroup(call.names, before[start:stop], new_shape, hints)
@@ -93,7 +93,7 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row = ()) 
     if 0 in shape:
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0], shape) if len(axis) == 1 else [axis] for axis in axes]
-    if size_of(axes[-1]) == shape[-1]:  # unchanged
+    if axes and size_of(axes[-1]) == shape[-1]:  # unchanged
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
         names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
@@ -124,7 +124,7 @@ def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row) -> Fit:
     out = [next(following) if size > 1 else () for size in shape]
     if len(solid) < len(flat):
         free = [position for position, size in enumerate(shape) if size == 1]
-        place_ones(names, tuple([factor for factor, _ in flat]), out, free, hints)
+        place_ones(names, axes, tuple([factor for factor, _ in flat]), out, free, hints)
     return list(map(names.merge_parts, out)), cuts
 
 

@@ -90,7 +90,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
         dims = sorted(
             (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
-        start = moved.first // stride % (2 * size)  # Where this axis's slice begins.
+        start = moved.first // stride % (2 * size or 1)  # Where this axis's slice begins.
         if len(dims) > 1:
             axis_of |= zip(dims, windows(names, axis, stride, *dims), strict=True)
         elif dims:

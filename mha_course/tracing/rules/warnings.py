@@ -7,15 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import (
-    FEATURES,
-    Axis,
-    AxisNamer,
-    Factor,
-    Origin,
-    is_part_of,
-    size_of,
-)
+from mha_course.tracing.axes import FEATURES, Axis, AxisNamer, Factor, Origin, size_of
 from mha_course.tracing.unify import groups_differ, in_another_order, unify
 
 if TYPE_CHECKING:
@@ -200,15 +192,15 @@ def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
 
 
 def _index_of_heads(cut: Cut) -> int | None:
-    """Return the index of the heads, or of the width that contains them."""
+    """Return the index of the heads, of the width that contains them, or of fused q, k and v."""
     for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
-    return None
+    return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
 
 
 def _is_part_of_width(factor: Factor) -> bool:
-    return factor.name == "?" and is_part_of((factor,), "C")
+    return factor.name == "?" and factor.whole is not None and factor.whole.name == "C"
 
 
 def _written(names: AxisNamer, factor: Factor) -> str:
