@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Origin(IntEnum):  # ints hash fast
-    """Where a factor comes from."""
+    """How a factor came about, if not from a pattern: it decides what may still be read off it."""
 
     NAMED = auto()
     UNKNOWN = auto()
@@ -103,7 +103,7 @@ def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Facto
 
 
 def unknown(size: int) -> Axis:
-    """Return an unknown axis."""
+    """Return an axis without a name, which differs from every other; () for size 1."""
     return () if size == 1 else (unique(size),)
 
 
@@ -115,6 +115,11 @@ def unnamed_factor(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
+
+
+def is_part_of(axis: Axis, name: str) -> bool:
+    """Return whether an axis is one part of a whole with this name."""
+    return len(axis) == 1 and axis[0].whole is not None and axis[0].whole.name == name
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:

@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +13,11 @@ from mha_course.colours import INK, WARNING, axis_colour
 from mha_course.errors import ShapeError
 from mha_course.markup import CELL, columns, count, escaped, row, table
 from mha_course.tracing.records import Argument, Source, Step
+from mha_course.tracing.repeats import WARN, folded, remarks
 
 _STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
 STAGES = tuple(_STAGES.split())
 WIDTH = 88  # characters that fit next to JupyterLab's file list
-FEW = 3  # steps: shorter repeated layers are not folded
-WARN, ASK = "⚠", "?"
 HEADS = ("no.", "step", "shape", "memory", "FLOPs")
 
 
@@ -246,54 +244,6 @@ class Trace:
             rows.append(f"<tr><td></td>{wide}</tr>")
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
         return table(self.summary(), heads, rows) + notes
-
-
-def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
-    """Yield the steps in runs, each with the layers that repeat it, if any.
-
-    A layer is a numbered module, such as ``blocks.1``.
-    """
-    hidden: list[Step] = []
-    layers: list[str] = []
-    before: list[list[Any]] = [[], []]  # what the previous layer did, and what followed it
-    stem: tuple[str, ...] = ()
-    for layer, group in groupby(steps, key=_layer):
-        run = list(group)
-        may_repeat = layer[:-1] == stem if layer else bool(layers)
-        expected = before[not layer] if may_repeat else []
-        repeats = expected and list(map(_signature, run[: len(expected)])) == expected
-        if repeats and (not layer or len(run) == len(expected) > FEW):
-            hidden += run[: len(expected)]
-            if layer:
-                layers.append(".".join(layer))
-            run = run[len(expected) :]
-        if layers and run:
-            yield hidden, layers
-            hidden, layers = [], []
-        if layer and run:
-            stem, before = layer[:-1], [list(map(_signature, run)), []]
-        elif run and not before[1]:
-            before[1] = list(map(_signature, run))
-        if run:
-            yield run, []
-    if layers:
-        yield hidden, layers
-
-
-def _signature(step: Step) -> Any:
-    return step.op, step.shape, step.axes, step.storage, step.flops, step.line, remarks(step)
-
-
-def _layer(step: Step) -> tuple[str, ...]:
-    """Return the path up to the first number: blocks and 1 for ``blocks.1.attention``."""
-    words = step.module.split(".")
-    number = next((n for n, word in enumerate(words) if word.isdigit()), -1)
-    return tuple(words[: number + 1])
-
-
-def remarks(step: Step) -> list[tuple[str, str]]:
-    """Return a step's warning and question, each after its sign."""
-    return [(sign, text) for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
 
 
 def _cells(step: Step) -> tuple[str, ...]:

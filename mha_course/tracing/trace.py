@@ -55,7 +55,7 @@ import torch
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
 from mha_course.tracing import guess, letters, notes, patterns, stages
-from mha_course.tracing.axes import Axis, AxisNamer
+from mha_course.tracing.axes import Axis, AxisNamer, is_part_of
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Operand, Source, Step
@@ -269,8 +269,7 @@ def _notes_of_run(recorder: Recorder) -> list[str]:
 
 
 def _is_cut_from_width(axis: Axis) -> bool:
-    whole = axis[0].whole if len(axis) == 1 else None
-    return whole is not None and whole.name == "C" and axis[0].stride > 1
+    return is_part_of(axis, "C") and axis[0].stride > 1
 
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:

@@ -7,6 +7,7 @@ from mha_course.tracing.axes import (
     AxisNamer,
     Factor,
     Origin,
+    is_part_of,
     size_of,
     unnamed_factor,
 )
@@ -44,7 +45,7 @@ def _choose_name(names: AxisNamer, left: Axis, right: Axis, strict: bool) -> tup
         return left, False
     if left_label == "?" or left_label.isdigit():
         # A part of the heads stays one, so that they can be put together again.
-        return (left if left_label == "?" and _is_part_of_heads(left) else right), False
+        return (left if left_label == "?" and is_part_of(left, "H") else right), False
     if names.root(left_label) == names.root(right_label):
         return (left if left_label == names.root(left_label) else right), False
     for axis, other in ((left, right), (right, left)):
@@ -89,11 +90,6 @@ def are_turned_groups(axis: Axis) -> bool:
     """Return whether query heads were split into groups, with the groups put last: 0 3 1 4 2 5."""
     wholes = {factor.whole and factor.whole.name for factor in axis}
     return wholes == {"H"} and len(axis) == 2 and axis[0].stride < axis[1].stride
-
-
-def _is_part_of_heads(axis: Axis) -> bool:
-    whole = axis[0].whole if len(axis) == 1 else None
-    return whole is not None and whole.name == "H"
 
 
 def _copy_order(axis: Axis) -> Origin | None:

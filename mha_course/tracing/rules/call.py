@@ -85,7 +85,7 @@ class OpCall:
     elements: list[Elements] = field(default_factory=list)  # of each output
 
     def axes(self, tensor: Tensor) -> Axes:
-        """Return an input's axes."""
+        """Return an input's axes, in a list that a rule may change."""
         return list(self.info(tensor).axes)
 
     def arg(self, position: int, *names: str, default: Any = None) -> Any:

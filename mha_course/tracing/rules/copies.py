@@ -12,7 +12,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Factor, Origin, axis_of, keep_matching, size_of
+from mha_course.tracing.axes import (
+    Axes,
+    Factor,
+    Origin,
+    axis_of,
+    is_part_of,
+    keep_matching,
+    size_of,
+)
 from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.views import Dim, Placement, Rerun, named, padded_strides, view
 
@@ -53,7 +61,7 @@ def complex_pairs(call: OpCall) -> list[Axes]:
     if call.op == "view_as_real":
         return [[*axes, (Factor("2", 2),)]]
     left = axes[:-1]
-    if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
+    if left and is_part_of(left[-1], "D"):
         left[-1] = (Factor("D/2", size_of(left[-1])),)
     elif left and not left[-1] and call.names.is_width(axes[-1]):  # a width of 2
         left[-1] = call.names.half(axes[-1])
