@@ -1392,3 +1392,13 @@ def test_two_sequences_keep_their_names(source, target, expected, ids, draw):
     assert found.warnings == found.questions == ()
     assert [" ".join(step.axes[2:]) for step in found.steps if step.op == "softmax"] == expected
     assert [step.axes[1] for step in found.steps if step.op == "add"] == [source, target, target]
+
+
+def test_an_empty_pattern_leaves_a_tensor_to_the_tracer(x):
+    found = trace(lambda x, y: x @ y.mT, x, x[:, :3].clone(), axes=["B S C", ""])
+    assert found.steps[-1].axes == ("B", "S", "?")
+
+
+def test_a_view_of_another_dtype_keeps_the_names(x):
+    found = trace(lambda x: x.view(torch.int64), x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "C")
