@@ -37,9 +37,10 @@ function share(model, el) {
 
   function point() {
     const places = { head: linked?.get("head"), row: linked?.get("word") };
-    linked = null;
     for (const [trait, place] of Object.entries(places))
       if (/^\d+$/.test(place)) model.set(trait, Number(place));
+    linked = null;
+    write(); // once: a reload between two addresses would keep half of what was linked
   }
   function read() {
     const parameters = new URLSearchParams(location.hash.slice(1));
@@ -59,7 +60,7 @@ function share(model, el) {
     history.replaceState(null, "", `#${new URLSearchParams(state)}`);
   }
   model.on("change:state", point);
-  for (const name of ["state", "head", "row"]) model.on(`change:${name}`, write);
+  for (const name of ["head", "row"]) model.on(`change:${name}`, write);
   addEventListener("hashchange", read);
   read();
 }

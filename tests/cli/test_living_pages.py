@@ -149,6 +149,13 @@ def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(pat
     assert page.complaints == []
 
 
+RECORD_ADDRESSES = """() => {
+  window.addresses = [];
+  const replace = history.replaceState.bind(history);
+  history.replaceState = (...given) => { addresses.push(given[2]); replace(...given); };
+}"""
+
+
 def test_the_address_holds_what_the_first_explorer_shows(offline_page, page_of):
     file = page_of(LESSONS[0])
     page = offline_page(file)
@@ -162,9 +169,12 @@ def test_the_address_holds_what_the_first_explorer_shows(offline_page, page_of):
     assert address.endswith("&head=2&word=13")
 
     again = offline_page(file)
+    again.evaluate(RECORD_ADDRESSES)
     again.goto(f"{file.as_uri()}{address}")
-    again.reload()
     readout = again.locator(".readout").first
+    readout.filter(has_text="head 2: “ate” looks at ").wait_for()
+    assert again.evaluate("addresses") == [address]  # nothing in between that a reload could keep
+    again.reload()
     readout.filter(has_text="head 2: “ate” looks at ").wait_for()
     assert readout.inner_text() == page.locator(".readout").first.inner_text()
     assert again.locator("[data-control=sentence]").first.input_value().startswith("the grey dogs")
