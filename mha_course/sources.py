@@ -31,8 +31,9 @@ def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) ->
         for statement in dropped:
             for number in _numbers(statement):
                 del numbered[number]
-        for text in texts if opening else ():
-            numbered |= _opening(text, lines)
+        if opening:
+            for text in texts:
+                numbered |= _opening(text, lines)
     return "\n".join(numbered[number] for number in sorted(numbered)) + "\n"
 
 
@@ -48,10 +49,12 @@ def with_imports(obj: Source) -> str:
     source = inspect.getsource(obj)
     module = inspect.getmodule(obj)
     imported = {}  # by bound name: its module and its import
-    for node in ast.parse(inspect.getsource(module)).body if module else ():
-        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+    statements = ast.parse(inspect.getsource(module)).body if module else []
+    for node in statements:
+        if isinstance(node, ast.Import | ast.ImportFrom):
             place = node.module if isinstance(node, ast.ImportFrom) else ""
-            imported[alias.asname or alias.name] = (place, ast.unparse(alias))
+            for alias in node.names:
+                imported[alias.asname or alias.name] = (place, ast.unparse(alias))
     imports_from: dict[str | None, list[str]] = {"": []}
     for name in sorted({*looked_up(source)} - {obj.__name__}):
         if name in imported:

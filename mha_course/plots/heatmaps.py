@@ -144,8 +144,9 @@ def heatmap_tables(
         heatmap(table, **names, annotate=True, title=title, scale=scale, ax=ax)
         ax.set(xlabel="", ylabel="", aspect="auto")
         ax.set_yticklabels(rows)  # in full
-        for edge in range(group, len(columns), group) if group else ():
-            ax.axvline(edge, color="white", linewidth=6)
+        if group:
+            for edge in range(group, len(columns), group):
+                ax.axvline(edge, color="white", linewidth=6)
     return _with_one_bar(figure, axes, unit)
 
 

@@ -326,10 +326,12 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     if call.op in PRODUCTS or not values:  # Products set their own.
         return
     main = next((value for value in values if value.stage), values[0])  # Masks have no stage.
+    # Of several weights, the result goes on with the latest.
     weights = max(values, key=lambda value: (bool(value.softmax_axis), value.softmax_step))
     keeps_numbers = call.op in SHAPE_ONLY or call.op in UNCHANGED
     factor = numbers.factor_of(call)
     for result in call.results:
+        # A softmax ends the scale: what its scores were divided by does not scale its weights.
         if result.stage != "weights" or main.stage == "weights":
             result.scale = NORMALISED.get(call.op, main.scale * factor)
             result.scale_step = main.scale_step if factor == 1 else call.index
@@ -338,6 +340,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         result.summed_axis = main.summed_axis
         if keeps_numbers:
             result.reduced_axis = result.reduced_axis or main.reduced_axis
+        # Should a later sum show that the keys came first, all of these are renamed.
         if main.derived:
             result.derived = main.derived
             result.derived.append(result)

@@ -27,6 +27,7 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
     linears = [contracts[n] and info.from_linear for n, info in enumerate(infos)]
     if contracts == linears:  # There are only products of Linears, so nothing contradicts.
         return
+    # Products that are not of Linears are attention's own: scores, or the context.
     needed = [contracts[n] and not linears[n] for n in range(len(steps))]
     for step in reversed(steps):
         if needed[step.index] and not linears[step.index]:

@@ -55,7 +55,7 @@ import torch
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
 from mha_course.tracing import guess, letters, notes, patterns, stages
-from mha_course.tracing.axes import Axis, AxisNamer, is_part_of
+from mha_course.tracing.axes import AxisNamer, is_part_of
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Operand, Source, Step
@@ -63,7 +63,6 @@ from mha_course.tracing.render import Trace
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import OWN, code_lines, statements
 
-_SPLIT = ("S", "H", "D")
 Fn = Callable[..., Any]
 
 
@@ -134,6 +133,7 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
         words = rows.get(name, ())
         parsed = list(map(names.parse, words or ["?"] * tensor.dim(), tensor.shape))
         argument = recorder.add_argument(name, tensor, parsed, words)
+        # Next to tensors with a batch, a matrix without a pattern is a weight.
         is_matrix = not words and batched and tensor.dim() == 2
         argument.is_parameter = is_matrix or isinstance(tensor, torch.nn.Parameter)
     return recorder
@@ -148,6 +148,7 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
         is_bias = {"T", "S"} <= {*row}  # of pairs, as in B T S C
         if not is_bias and (patterns.is_ids(tensors[name]) or {"C", "D", "3*C"} & {*row}):
             of_sequences.update(row)
+    # Declared sizes count no tokens, unless a pattern multiplies them, as in Y*X.
     no_tokens = {*hints, *sizes, "H_kv"} - joined
     counts = [name for name in solved if name in no_tokens]
     return AxisNamer(solved, chain.from_iterable(products), counts, of_sequences)
@@ -263,13 +264,10 @@ def _notes_of_run(recorder: Recorder) -> list[str]:
     if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
         texts.append(notes.WIDTH_UNKNOWN)
     axes = [axis for info in recorder.infos for axis in info.axes]
-    if "H" not in sizes and any(map(_is_cut_from_width, axes)):
+    cut_from_width = any(is_part_of(axis, "C") and axis[0].stride > 1 for axis in axes)
+    if cut_from_width and "H" not in sizes:
         texts.append(notes.HEADS_UNKNOWN)
     return texts
-
-
-def _is_cut_from_width(axis: Axis) -> bool:
-    return is_part_of(axis, "C") and axis[0].stride > 1
 
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
@@ -279,8 +277,11 @@ def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Rema
     ids = [remark.id for remark in remarks.values()]
     if "heads-innermost" in ids:  # The merge undoes that order, and would be reported again.
         remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}
-    splits = [step for step in steps if step.op in ("view", "reshape", "unflatten")]
-    right = {(*step.shape[:-3], step.shape[-1]) for step in splits if step.axes[-3:] == _SPLIT}
+    right = {
+        (*step.shape[:-3], step.shape[-1])
+        for step in steps
+        if step.op in ("view", "reshape", "unflatten") and step.axes[-3:] == ("S", "H", "D")
+    }
     wrong = [i for i, remark in remarks.items() if remark.id == "view-without-transpose"]
     # A bias table, which has other sizes, is not one of q, k and v.
     of_qkv = [i for i in wrong if (*steps[i].shape[:-3], steps[i].shape[-1]) in right]

@@ -68,6 +68,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         _swap_roles(names, value, term, out)
     axis_of: dict[Any, Axis] = {}
     axes_by_letter: dict[Any, Axes] = defaultdict(list)
+    # Before any softmax this is q times k, and the axes that it sums over must be the same.
     products = max([value.softmax_step for value in values]) < 0
     for number, term in enumerate(terms):
         factor = call.axes(tensors[number])
@@ -85,6 +86,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
                 call.warn(warnings.of_mismatch(names, known, axis, is_summed, products))
     axes = [axis_of[letter] for letter in out]
     summed_axes = {letter: axes_by_letter[letter] for letter in axes_by_letter if letter not in out}
+    # A sum over a Linear's output uses its numbers in the order they have.
     names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
     if len(values) > 1 and not any(value.is_parameter for value in values):
         names.confirm(chain.from_iterable(axes_by_letter.values()))
@@ -171,6 +173,7 @@ def _check_context(
     of_values = [names.label(pair[-1]) for pair in pairs]
     weights = values[position]
     _check_weighted_sum(call, weights, summed, of_values)
+    # The root of D belongs before the softmax, but these weights were divided by it.
     if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
         call.warn(warnings.ask("scale-after-softmax"), weights.scale_step)
     before = {label for value in values for label in map(names.label, value.axes)}

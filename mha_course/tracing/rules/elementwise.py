@@ -71,6 +71,7 @@ def softmax(call: OpCall) -> list[Axes]:
     x = call.first()
     axes = call.axes(x)
     dim = call.arg(1, "dim", "axis")
+    # Without dim, torch chooses one by the number of axes, and warns.
     if dim is None:
         dim = 0 if x.dim() in (1, 3) else 1
     if x.dim():

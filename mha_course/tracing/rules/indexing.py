@@ -41,8 +41,9 @@ def keys_of(key: Any, rank: int) -> list[Any]:
 
 def align_mask(call: OpCall, key: Any, axes: Axes) -> None:
     """Note that a mask used as an index has the axes it indexes."""
-    for mask, axis in zip(call.axes(key) if is_bool(key) else (), axes, strict=False):
-        align(call.names, mask, axis)
+    if is_bool(key):
+        for mask, axis in zip(call.axes(key), axes, strict=False):
+            align(call.names, mask, axis)
 
 
 def getitem(call: OpCall) -> list[Axes]:

@@ -29,6 +29,7 @@ def factor_of(call: OpCall) -> float:
     if not inverse and op not in ("mul", "multiply"):
         return 1.0
     tensors = [value for value in call.args[:2] if isinstance(value, Tensor) and value.dim()]
+    # 1 and another size: a column with one number for each vector.
     if {value.shape[-1] for value in tensors} > {1}:
         return math.nan
     number = next(filter(None, map(_number, call.args[inverse:2])), 1.0)
@@ -92,7 +93,9 @@ def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
 
 def check_added(call: OpCall) -> None:
     """Ask about a triangle of ones added to scores, in which 0 was meant to hide."""
-    for table in call.tensors if call.op.removesuffix("_") == "add" else ():
+    if call.op.removesuffix("_") != "add":
+        return
+    for table in call.tensors:
         first = _first_table(table)
         ahead = 0 if first is None else first.size(1) - first.size(0)
         if first is not None and torch.equal(first, torch.ones_like(first).tril(ahead)):

@@ -96,7 +96,8 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], hints: Row = ()) 
     if axes and size_of(axes[-1]) == shape[-1]:  # unchanged
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
-        names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
+        if ways != [axis]:
+            names.confirm([axis], Origin.LINEAR)
     fits = [_fit(names, choice, shape, hints) for choice in product(*readings)]
     # Fewest cuts first, then fewest unnamed axes.
     return min(fits, key=lambda fit: (len(fit[1]), list(map(names.label, fit[0])).count("?")))

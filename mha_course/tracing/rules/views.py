@@ -87,6 +87,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
         if (stride, size) in present:  # The axis was moved whole.
             axis_of[Dim(stride, size)] = axis
             continue
+        # Strides are padded, so only steps along this axis lie in its range.
         dims = sorted(
             (d for d in present if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
