@@ -33,6 +33,7 @@ def trace_answer(
             return call(*inputs)
         try:
             axes = _axes(call, inputs)
+            # q, k and v that come split into heads do not show the width C.
             width = {"C": SIZES["C"]} if any("H" in words for words in axes.values()) else None
             traces.append(trace(call, *inputs, axes=axes, sizes=width))
         except Exception as error:
@@ -60,6 +61,7 @@ def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:
         bound = inspect.signature(call).bind(*inputs).arguments
     except (TypeError, ValueError):  # builtins
         return {}
+    # The first cases have a different size for every letter, so a size tells its letter.
     letters = {size: letter for letter, size in SIZES.items()} | {1: "1"}
     return {
         name: " ".join(letters[size] for size in x.shape)

@@ -47,6 +47,7 @@ class Steps(SimpleNamespace):
     """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right except for scale."""
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
+        # A step gets all that any mistake in it may use, even where the right one needs less.
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),
         "unpack": lambda qkv: qkv.chunk(3, dim=-1),
         "order": lambda *qkv: qkv,
@@ -72,6 +73,7 @@ class Steps(SimpleNamespace):
         super().__init__(**self.defaults | changes)
 
 
+# Which steps an exercise has; mistakes in others cannot be made there.
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
 ALL_SIX = (

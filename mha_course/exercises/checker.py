@@ -80,6 +80,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     torch.set_num_threads(1)  # in many small products, threads would only wait for each other
     try:
         with sandbox.settings_as_before():
+            # A learner may have set another default device, but the cases are on the CPU.
             if torch.get_default_device().type != "cpu":
                 torch.set_default_device("cpu")
             report = replace(judge(exercise, answer), answer=answer)
@@ -115,6 +116,7 @@ def judge(exercise: Exercise, answer: Any) -> Report:
     first = attempt(exercise, answer, exercise.first_cases, ALL_RULES)
     if first.fault:
         report = _with_rule(explain_first(first, first.fault), first)
+        # An answer with a float32 table inside may crash in float64 and still be right.
         mixed = report.status == "error" and report.mistake == "dtype-changed"
         if not mixed or not _is_right_in_float32(exercise, answer):
             return report

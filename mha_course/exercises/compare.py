@@ -93,6 +93,7 @@ def _exact(out: Tensor, target: Tensor, axes: Sequence[str]) -> tuple[Stage, str
 def _numbers(
     out: Tensor, target: Tensor, tolerance: float, axes: Sequence[str]
 ) -> tuple[Stage, str] | None:
+    # Where the target is infinite, too, infinity is right.
     usable = out.isfinite() | (out == target)
     if not bool(usable.all()):
         count = f"{int((~usable).sum())} of {out.numel()}"
@@ -103,6 +104,7 @@ def _numbers(
     index = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
     value = float(out[index])
     wanted_value = float(target[index])
+    # As few digits as show a difference between the two.
     digits = next((n for n in range(3, 17) if f"{value:.{n}g}" != f"{wanted_value:.{n}g}"), 17)
     largest = f"The largest difference is {abs(value - wanted_value):.3g}, at"
     return Stage.VALUES, (
@@ -155,6 +157,7 @@ def _observed(out: Tensor, target: Tensor, wrong: Tensor, axes: Sequence[str]) -
                 sentences.append("Columns sum to 1.")
     for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: out.dim()], strict=False)):
         agrees = ~wrong.movedim(dim, 0).reshape(wrong.size(dim), -1).any(1)
+        # The first axis of which some parts are right is the one to look at.
         if axis in "BHTS" and 0 < int(agrees.sum()) < len(agrees):
             sentences.append(f"{int(agrees.sum())} of {len(agrees)} {name}s agree.")
             break

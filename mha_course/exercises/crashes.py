@@ -49,6 +49,7 @@ def mistake_by_error(
             and re.search(mistake.crashes, text)
             and re.search(mistake.written, line)
         ]
+    # One that the learner's line confirms is surer than one that any line may have.
     written = [x for x in fitting if x.written and re.search(x.written, line)]
     unwritten = [x for x in fitting if not x.written]
     return next(iter(written or unwritten or fitting), None)

@@ -71,6 +71,7 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
         return _named(replace(report, because=recognised.because), recognised.mistakes)
     if diagnosis:
         return replace(report, message=diagnosis[1])
+    # No single step swaps two results, so this is compared as a whole.
     swapped = Outcome(results[::-1])
     if len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR):
         return _named_by_stage(report, Stage.SWAPPED)
@@ -108,6 +109,7 @@ def explain_pass(exercise: Exercise, answer: Any, dtype: torch.dtype) -> Report:
     forms = sorted({x.dim() for x in inputs if x.dtype == torch.bool})
     floats = [x for x in inputs if is_float(x)]
     results = as_list(right_result(exercise, first[0].arguments))
+    # Where gradients may differ they were not compared, so nothing is said of them.
     learned = floats and not exercise.allows and any(map(is_float, results))
     gradients = ", gradients included," if learned else ""
     text = f"Your answer agrees with the reference{gradients} on {len(exercise.cases)} inputs"
@@ -143,6 +145,7 @@ def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
         known = inspect.signature(reference).parameters
         options += [
             f"`{isolate_text(p.name)}`"
+            # An answer may name its parameters otherwise: only their count shows further ones.
             for p in parameters[len(known) :]
             if p.default is not p.empty and p.name not in known
         ]

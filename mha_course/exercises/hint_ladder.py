@@ -53,6 +53,7 @@ class Hint:
 
     def steps(self) -> str:
         """Write the hints as a list, in HTML."""
+        # The first three are prose, the last is code.
         items = [prose(level) for level in self.levels[:3]]
         pre = '<pre style="margin:0;white-space:pre-wrap">'
         items += [f"{pre}<code>{escape(line)}</code></pre>" for line in self.levels[3:]]

@@ -99,6 +99,7 @@ class Draw:
     def mask(self, axes: str) -> Tensor:
         """Return a mask, with one fully masked row if it has several."""
         attend = self(axes) > -0.3
+        # A first key that all may see: no other row is fully masked by chance.
         attend[..., 0] = True
         if attend.dim() > 1 and attend.size(-2) > 2:
             attend[..., 2, :] = False

@@ -83,6 +83,7 @@ def mutants(name: str) -> tuple[Mutant, ...]:
         for mistake in mistakes_of(name)
         for change in mistake.applies(exercise)
     ]
+    # Where a replaced step makes no difference, there is nothing to name.
     return tuple(mutant for mutant in changed if not mutant.reproduces(targets))
 
 

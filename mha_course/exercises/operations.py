@@ -71,6 +71,7 @@ class _Operations(DispatchMode):
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
         output = tuple(results[0].shape) if results else ()
         alive = 0
+        # Storages are counted, not tensors: views of a result take no memory of their own.
         if len(output) > 1 and results[0].layout == torch.strided:
             self.storages[output].add(results[0].untyped_storage())
             alive = len(self.storages[output])

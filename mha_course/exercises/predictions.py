@@ -147,12 +147,14 @@ def predict(name: str, answer: object = None) -> Prediction:
         expected=", ".join(QUESTIONS),
         got=repr(name),
     )
+    # torch.Size, tuples and small tensors are read as they would be typed.
     if isinstance(answer, Tensor):
         answer = answer.tolist()
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
     text = "" if answer is None or answer is Ellipsis else str(answer).strip()
     prediction = Prediction(name, QUESTIONS[name], text or None)
+    # Only an answer that could be read counts as an answer.
     if name in COUNTED and prediction.correct is not None:
         update(lambda content: content.update(predicted=sorted({name, *predicted(content)})))
     return prediction

@@ -91,9 +91,11 @@ def _numbers(text: str, units: str = "") -> list[float]:
     match = re.fullmatch(r"(?:about )?([+-]?[\d., ]*\d)\s*(\D*)", _bare(text))
     if match is None or not set(match[2].split()) <= set(units.casefold().split()):
         return []
+    # A percentage is compared as a share of 1.
     scale = 100 if match[2] == "%" else 1
     readings = []
     for number in (
+        # 1,024 and 1 024 as thousands; 0,5 with a decimal comma; 1.024 as thousands.
         re.sub(r"[, ](?=\d{3}(?!\d))", "", match[1]),
         match[1].replace(",", "."),
         re.sub(r"(?<!\b0)\.(?=\d{3}(?!\d))", "", match[1]),

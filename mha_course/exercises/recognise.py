@@ -67,6 +67,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     if fitting:
         return Recognition(fitting[0].mistakes, _agreement(fitting[0], answered))
     target = as_list(right(name).outcome(0).result)
+    # What crashes, or returns too few results, has nothing to compare pairs with.
     if stops or len(as_list(outcomes[-1].result)) != len(target):
         return None
     # Two mistakes at once cannot be recognised separately, so pairs are run.

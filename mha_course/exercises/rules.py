@@ -60,6 +60,7 @@ class Call:
         exercise = self.exercise
         outcome = sandbox.run(exercise.run, self.answer, self.arguments, seed=seed)
         outcome.result = result = _plain(outcome.result)
+        # One axis more than a result has: q, k and v may come as torch.stack((q, k, v)).
         stacked = isinstance(result, Tensor) and result.dim() == len(exercise.axes_of(0)) + 1
         if stacked and len(result) == len(exercise.results):
             outcome.result = result.unbind()
@@ -126,6 +127,7 @@ def wrong_values(call: Call, outcome: Outcome, target: Any) -> Fault | None:
             name = f" ({exercise.results[number]})" if exercise.results else ""
             subject = f"Result {number}{name}" if len(targets) > 1 else "The result"
             return Fault(stage, f"{subject} {clause}", result=number)
+        # A tolerance would accept weights of 1e-9 on keys that must be hidden.
         if exercise.exact_zeros and bool((_dense(result) != 0)[targets[number] == 0].any()):
             text = "A number that should be exactly 0 is only very small."
             return Fault(Stage.VALUES, text, result=number)
@@ -236,6 +238,8 @@ def attempt(
         target = right_result(exercise, arguments)
         for rule in rules:
             fault = rule(call, outcome, target)
+            # A right answer may round differently. If a coarse tolerance accepts it, the reference's
+            # own error in float32 decides.
             inexact = fault and fault.stage in (Stage.VALUES, Stage.NO_GRADIENT)
             if inexact and not rule(replace(call, tolerance=COARSE), outcome, target):
                 coarse = max(tolerance, _error_in_float32(call, target))
@@ -252,6 +256,7 @@ def _error_in_float32(call: Call, target: Any) -> float:
     exercise = call.exercise
     narrow = [x.float() if is_float(x) else x for x in call.arguments]
     several = isinstance(target, tuple)
+    # The results first, then the gradients: each has an error of its own.
     pairs = [
         *zip(as_list(target), as_list(right_result(exercise, narrow)), strict=True),
         *zip(

@@ -119,6 +119,7 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
         file = frame.f_code.co_filename
         line = linecache.getline(file, number).strip()
         if not file.startswith(LIBRARIES) and line:
+            # Each name once, in the order of the line.
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
             values = {name: frame.f_locals.get(name) for name in names}
             shapes = {n: tuple(x.shape) for n, x in values.items() if isinstance(x, Tensor)}

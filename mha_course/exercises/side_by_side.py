@@ -32,6 +32,7 @@ def side_by_side(result: Any, target: Any) -> str:
     if not bool(wrong.any()):
         return ""
     matrix, row, column = (int(i) for i in wrong.nonzero()[0])
+    # The first cell that differs is in the window, at the latest in its last row and column.
     rows, columns = (slice(max(0, i - 7), max(0, i - 7) + 8) for i in (row, column))
     window = matrix, rows, columns
     left = _matrix(results[window], wrong[window], "yours, framed where it differs")

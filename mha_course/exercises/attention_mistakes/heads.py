@@ -71,6 +71,7 @@ HEADS = [
     ),
     mistake(
         "never-transposed",
+        # Without the transposes before and after, heads attend to heads, and the shapes still fit.
         {"split": _kept, "merge": lambda c: c.flatten(2)},
         {"split": _kept, "merge": lambda c: c.transpose(1, 2).reshape(len(c), c.size(1), -1)},
         split=_kept,
@@ -121,6 +122,7 @@ HEADS = [
         merge=[
             lambda c: c.mean(1),
             lambda c: c.sum(1),
+            # Repeated, the mean has the width C, and the output projection takes it.
             lambda c: c.mean(1).repeat(1, 1, c.size(1)),
             lambda c: c.sum(1).repeat(1, 1, c.size(1)),
         ],

@@ -48,6 +48,7 @@ MASKS = [
     mistake("mask-multiplied", _uncleaned(lambda z, m: z * m), hide=lambda z, m: z * m),
     mistake("mask-fill-tiny", _uncleaned(_fill(1e-9)), _uncleaned(_fill(-1e-9)), hide=_fill(1e-9)),
     mistake(
+        # With +inf a softmax gives NaN, which some then clean away.
         "mask-fill-positive-inf",
         {"hide": _fill(math.inf), "empty": lambda w, m: w.nan_to_num(0.0)},
         hide=_fill(math.inf),

@@ -106,6 +106,7 @@ PROJECTION = [
     mistake("key-value-swapped", order=_orders("qvk")),
     mistake(
         "pieces-not-three",
+        # chunk(3) cuts along the sentences, of which the first case has two: two pieces.
         unpack=lambda t: t.chunk(3),
         split_fused=[in_three(identity, 0), in_three(_split, 0)],
         crashes=r"not enough values to unpack \(expected 3, got 2\)",

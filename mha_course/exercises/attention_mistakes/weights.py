@@ -21,6 +21,7 @@ SCORES = [
     mistake("key-not-transposed", scores=lambda q, k: q @ k, written=r"@ ?k\b", but=("attend",)),
     mistake(
         "key-transposed-wrong-axes",
+        # Heads and tokens, sentences and heads, or heads and channels.
         scores=[
             lambda q, k: q @ k.transpose(1, 2),
             lambda q, k: q @ k.transpose(0, 1),
@@ -41,6 +42,7 @@ SCORES = [
     mistake("query-key-swapped", scores=lambda q, k: k @ q.transpose(-2, -1)),
     mistake(
         "elementwise-product",
+        # A product of two tensors of one shape, with or without a sum over D.
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
         written=r"\*|@ ?v\b",
         but=("attend",),
