@@ -201,6 +201,7 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
             f"all values equally: check what the weights sum to{hidden}{split}, and how scores are "
             "made."
         )
+    # The same arguments without a mask: what is left are the scores and the softmax.
     if is_wrong(plain):
         return "scores", (
             "With one token, and with queries of 0, it is right: check the scores, their scale and "

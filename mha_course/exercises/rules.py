@@ -238,8 +238,8 @@ def attempt(
         target = right_result(exercise, arguments)
         for rule in rules:
             fault = rule(call, outcome, target)
-            # A right answer may round differently. If a coarse tolerance accepts it, the reference's
-            # own error in float32 decides.
+            # A right answer may round differently. Where a coarse tolerance accepts it, the own
+            # error of the reference in float32 decides.
             inexact = fault and fault.stage in (Stage.VALUES, Stage.NO_GRADIENT)
             if inexact and not rule(replace(call, tolerance=COARSE), outcome, target):
                 coarse = max(tolerance, _error_in_float32(call, target))

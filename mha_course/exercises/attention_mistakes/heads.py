@@ -41,6 +41,7 @@ def _joined(*order: int) -> Function:
 
 def _folded_as_sentences(context: Tensor) -> Tensor:
     sentences, heads, tokens, width = context.shape
+    # Folded with sentences first, unfolded with heads first.
     return context.reshape(heads, sentences, tokens, width).permute(1, 2, 0, 3).flatten(2)
 
 
@@ -82,6 +83,7 @@ HEADS = [
         {"split": identity, "merge": identity},
         # Who forgets to split may still divide by the root of one head's width.
         {"split": identity, "merge": identity, "scale": by_share},
+        # An axis for heads, of size 1.
         {"split": lambda x, h: x[:, None], "merge": lambda c: c[:, 0]},
         {"split": identity, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},
         but=("decode_step",),
