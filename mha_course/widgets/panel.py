@@ -45,7 +45,7 @@ class Panel(Lab):
         expected = "a function that returns a picture and a sentence"
         require(callable(draw), "Panel", rule, expected=expected, got=repr(draw)[:60])
         self._draw = draw
-        self._svg = b""
+        self._svg = self._latest = b""
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: then controls move only in the main thread
@@ -59,7 +59,7 @@ class Panel(Lab):
         return super().without_kernel() if few else None
 
     def svg(self) -> bytes:
-        """Return the last picture drawn."""
+        """Return the picture that is shown."""
         return self._svg or super().svg()
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
@@ -67,10 +67,14 @@ class Panel(Lab):
         with plots.unregistered():
             picture, sentence = self._draw(**values)
             text = visible(" ".join(sentence.split()))
-            self._svg = plots.svg(picture)
-        width = f"--width: {display_width(self._svg)}px"
-        html = f'<div style="{width}">{image_html(self._svg, text)}</div>'
+            self._latest = plots.svg(picture)
+        width = f"--width: {display_width(self._latest)}px"
+        html = f'<div style="{width}">{image_html(self._latest, text)}</div>'
         return ({"kind": "picture", "title": "", "note": "", "html": html},), text
+
+    def _receive(self, event: Mapping[str, Any]) -> None:
+        super()._receive(event)
+        self._svg = self._latest  # not what other states look like, on a page without a kernel
 
     @traitlets.observe("event")
     def _answer(self, change: dict[str, Any]) -> None:

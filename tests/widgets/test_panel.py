@@ -47,6 +47,13 @@ def test_a_control_changes_picture_and_sentence(panel):
     assert not plt.get_fignums()
 
 
+def test_the_pictures_of_all_states_leave_the_one_that_is_shown(panel):
+    ask(panel, size=3)
+    before = pixels(panel)
+    assert panel.without_kernel()
+    assert pixels(panel) == before
+
+
 def test_controls_are_chosen_by_what_they_choose_from():
     panel = Panel(draw, size=range(4, 20), word={"a cat": "cat", "a dog": "dog"})
     assert [(spec["kind"], spec["label"]) for spec in panel.options["controls"]] == [
