@@ -1,5 +1,7 @@
 // Widgets without a kernel: their state stays in the page.
 
+const SETTLES = 1500; // milliseconds in which the widgets of a page are drawn
+
 export class Model {
   constructor(state) {
     const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -25,6 +27,24 @@ export class Model {
 }
 
 /**
+ * Keep a place at the top of the window while widgets above it grow and the browser goes back to where a page was,
+ * until its reader moves.
+ */
+function holdInView(place) {
+  const show = () => place.scrollIntoView();
+  const watch = new ResizeObserver(show);
+  function stop() {
+    watch.disconnect();
+    removeEventListener("scroll", show);
+  }
+  watch.observe(document.body);
+  addEventListener("scroll", show);
+  for (const event of ["wheel", "pointerdown", "touchmove", "keydown"])
+    addEventListener(event, stop, { capture: true, once: true, passive: true });
+  setTimeout(stop, SETTLES);
+}
+
+/**
  * Keep what an explorer shows in the address of its page, as `#s=the-grey-cat&head=1&word=2`, and show what an address
  * asks for. An address without `word` is a section's.
  */
@@ -46,7 +66,7 @@ function share(model, el) {
     const parameters = new URLSearchParams(location.hash.slice(1));
     if (!parameters.has("word")) return;
     linked = parameters;
-    el.scrollIntoView();
+    holdInView(el);
     const words = parameters.get("s")?.replaceAll("-", " ");
     if (!field || !words || words === sentence()) return point();
     field.value = words;

@@ -17,6 +17,7 @@ from mha_course.cli import launch, pages, rendering, search, site
 from mha_course.exercises import catalogue
 from mha_course.lessons.l07_multi_head_attention.scene.widget import AttentionScene
 from mha_course.plots.figures import figure_html
+from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import DECK_VIEW, standalone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,14 +166,26 @@ def test_colours_and_folds_answer(saved, offline_page):
     assert page.pdf(print_background=True).count(b"/Type /Page\n") > 8
 
 
-def test_the_index_plays_the_pass_once_where_motion_is_welcome(tmp_path, offline_page):
-    cat = example.load()
-    scene = AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, follow="it", head=1)
-    view = standalone(scene, {})
-    data = {DECK_VIEW: view, "text/html": figure_html(scene.svg(), scene.text)}
-    page = pages.Page(site.WHOLE_PASS, title="7", views=[view])
+def page_with(widget, name):
+    """A lesson's page that has only one widget."""
+    view = standalone(widget, {})
+    data = {DECK_VIEW: view, "text/html": figure_html(widget.svg(), widget.text)}
+    page = pages.Page(name, title=name[:2], views=[view])
     page.add(rendering.outputs([{"data": data}])[0].html)
-    site.write_index([page], tmp_path, ADDRESS)
+    return page
+
+
+@pytest.fixture
+def scene_page():
+    cat = example.load()
+    return page_with(
+        AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, follow="it", head=1),
+        site.WHOLE_PASS,
+    )
+
+
+def test_the_index_plays_the_pass_once_where_motion_is_welcome(scene_page, tmp_path, offline_page):
+    site.write_index([scene_page], tmp_path, ADDRESS)
     index = tmp_path / "index.html"
     moving = offline_page(index)
     moving.locator(".mha-scene .count", has_text="1 of 9").wait_for()
@@ -184,6 +197,21 @@ def test_the_index_plays_the_pass_once_where_motion_is_welcome(tmp_path, offline
     bare = offline_page(index, java_script_enabled=False)
     assert bare.get_by_alt_text("15 words on their way").first.is_visible()
     assert [*moving.complaints, *still.complaints, *bare.complaints] == []
+
+
+def test_a_linked_explorer_stays_in_view_while_the_scene_above_it_grows(
+    scene_page, tmp_path, offline_page
+):
+    cat = example.load()
+    explorer = HeadExplorer(cat.mha(cat.x)[1], queries=cat.tokens)
+    site.write_index([page_with(explorer, site.FIRST), scene_page], tmp_path, ADDRESS)
+    page = offline_page(tmp_path / "index.html", width=390, height=844)
+    page.goto(f"{(tmp_path / 'index.html').as_uri()}#head=2&word=12")
+    page.reload()
+    page.locator(".mha-scene[data-drawn]").wait_for()
+    page.locator(".readout", has_text="head 2: “it” looks at ").first.wait_for()
+    page.wait_for_timeout(300)
+    assert 0 < page.locator(".mha-heads").bounding_box()["y"] < 120  # below the masthead
 
 
 def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offline_page, tmp_path):
