@@ -7,6 +7,7 @@ import { prepareSearch } from "./search.js";
 const root = document.documentElement;
 const NEAR = "800px"; // before a widget is in sight
 const DARK = matchMedia("(prefers-color-scheme: dark)");
+const BESIDE = matchMedia("(min-width: 1100px)"); // there is room for the contents, as in site.css
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** Return the storage for the colours: only for this page if pages from files have none. */
@@ -26,6 +27,12 @@ function paint() {
 function change() {
   memory().theme = String(root.dataset.jpThemeLight !== "true");
   paint();
+}
+
+/** Open the contents beside the text, where their fold has no handle. */
+function openContents() {
+  const fold = document.querySelector(".contents details");
+  if (fold) fold.open = BESIDE.matches;
 }
 
 /** Unfold whatever hides the target of an address. */
@@ -63,6 +70,8 @@ paint();
 prepare(document.querySelector(".present"), change);
 prepareSearch(document.querySelector(".lessons"));
 
+BESIDE.addEventListener("change", openContents);
+openContents();
 addEventListener("hashchange", unfold);
 unfold();
 for (const event of ["load", "resize", "toggle"]) addEventListener(event, reach, true);

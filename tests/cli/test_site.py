@@ -125,6 +125,9 @@ def test_pages_fit_their_windows_and_lines_are_short(width, saved, offline_page)
             assert letters < 82, path.name
             contents = page.locator(".contents ol")
             assert contents.is_visible() == (width > 1000)
+            # What is in a closed fold counts as hidden for those who read the page's structure.
+            is_open = page.locator(".contents details").evaluate("fold => fold.open")
+            assert is_open == (width > 1000)
         page.close()
 
 
