@@ -58,6 +58,19 @@ LESSONS = {
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
+def test_a_finger_hits_every_control(lesson, widget_page):
+    make, _ = LESSONS[lesson]
+    page = widget_page(make(), width=390, has_touch=True)
+    missed = """() => [...document.querySelectorAll("button, select, input, .handle")].map((node) => {
+      const { width, height } = (node.closest("label:has([type=checkbox], [type=radio])") ?? node)
+        .getBoundingClientRect();
+      const least = node.matches(".handle") ? 24 : 43.5;
+      return [node.outerHTML.slice(0, 60), width, height, least];
+    }).filter(([, width, height, least]) => width && (height < least || width < 24))"""
+    assert page.evaluate(missed) == []
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
 def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     make, moved = LESSONS[lesson]
     lab = make()

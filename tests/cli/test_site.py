@@ -217,6 +217,20 @@ def test_a_linked_explorer_stays_in_view_while_the_scene_above_it_grows(
     assert 0 < page.locator(".mha-heads").bounding_box()["y"] < 120  # below the masthead
 
 
+def test_a_finger_hits_what_unfolds_and_what_is_played(scene_page, saved, tmp_path, offline_page):
+    low = """(place) => [...place.querySelectorAll("button, select, summary, input")]
+      .filter((node) => node.checkVisibility() && node.getBoundingClientRect().height < 43.5)
+      .map((node) => node.outerHTML.slice(0, 80))"""
+    phone = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
+    page = offline_page(saved / "02_head_splitting.html", **phone)
+    for part in (".masthead", ".contents"):
+        assert page.locator(part).evaluate(low) == []
+    site.write_index([scene_page], tmp_path, ADDRESS)
+    index = offline_page(tmp_path / "index.html", **phone)
+    index.locator(".mha-scene[data-drawn]").wait_for()
+    assert index.locator("body").evaluate(low) == []
+
+
 def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offline_page, tmp_path):
     page = offline_page(saved / "03_scaling.html", width=390)
     page.keyboard.press("/")
