@@ -64,6 +64,7 @@ function arrive() {
 
 /** Return the number of the slide that shows what is visible on the page. */
 function inSight() {
+  if (scrollY === 0) return 0; // the title is in sight, however little its slide has below it
   const blocks = [...article.querySelectorAll("[data-slide]:not([data-alone])")];
   const block = blocks.find((one) => one.getBoundingClientRect().bottom > innerHeight / 4);
   return Number(block?.dataset.slide ?? talk.length - 1);

@@ -61,7 +61,8 @@ LESSONS = {
 def test_a_finger_hits_every_control(lesson, widget_page):
     make, _ = LESSONS[lesson]
     page = widget_page(make(), width=390, has_touch=True)
-    missed = """() => [...document.querySelectorAll("button, select, input, .handle")].map((node) => {
+    missed = """() => [...document.querySelectorAll("button, select, input, .handle")]
+    .map((node) => {
       const { width, height } = (node.closest("label:has([type=checkbox], [type=radio])") ?? node)
         .getBoundingClientRect();
       const least = node.matches(".handle") ? 24 : 43.5;

@@ -174,6 +174,15 @@ def test_p_presents_what_is_read_and_gives_the_page_back(offline_page, deck, tmp
     assert page.complaints == []
 
 
+def test_a_page_at_its_top_is_presented_from_its_title(offline_page, deck, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(deck("00_start_here").read_text().replace(" data-presented", ""))
+    page = offline_page(file, height=900)  # below a title of two lines
+    page.keyboard.press("p")
+    page.wait_for_selector("html[data-ready]")
+    assert number_of(page) == 1
+
+
 def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open_deck):
     page = open_deck("00_start_here")
     place, slide = go_to_slide(page, "h2:text('Rows look')")
