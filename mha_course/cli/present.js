@@ -282,13 +282,14 @@ function openSpeaker() {
   tell();
 }
 
-/** Copy a slide with all fragments visible, and its canvases. */
+/** Copy a slide with all fragments visible, its canvases, and what its menus show. */
 function pictureOf(slide) {
   const copy = slide.cloneNode(true);
   copy.inert = false;
   copy.classList.add("current");
   reveal(copy, true);
-  const drawn = [...slide.querySelectorAll("canvas")];
+  const [menus, drawn] = ["select", "canvas"].map((each) => [...slide.querySelectorAll(each)]);
+  copy.querySelectorAll("select").forEach((menu, i) => (menu.value = menus[i].value));
   copy.querySelectorAll("canvas").forEach((canvas, i) => {
     if (drawn[i].width && drawn[i].height) canvas.getContext("2d").drawImage(drawn[i], 0, 0);
   });

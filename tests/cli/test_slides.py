@@ -207,6 +207,10 @@ def test_the_speaker_sees_notes_minutes_and_both_slides(open_deck):
     page = open_deck("04_softmax", color_scheme="light")
     go_to_slide(page, "h2:text('A causal mask')")
     page.keyboard.press("PageDown")
+    page.locator("section.current > .content").evaluate("""(place) => {
+      place.insertAdjacentHTML("beforeend", "<select><option>she<option>it</select>");
+      place.lastElementChild.value = "it";
+    }""")
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     window = popup.value
@@ -228,6 +232,7 @@ def test_the_speaker_sees_notes_minutes_and_both_slides(open_deck):
         "all => all.map((one) => one.getBoundingClientRect().height)"
     )
     assert now == after > 400
+    assert window.locator("#now select").input_value() == "it"
     window.keyboard.press("d")
     window.locator("html[data-jp-theme-light=false]").wait_for()
     window.keyboard.press("ArrowRight")
