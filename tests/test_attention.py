@@ -39,13 +39,6 @@ MASKS = {
 }
 
 
-def torch_masks(mask):
-    """Write a mask as nn.MultiheadAttention wants it: True = ignore, (B * H, T, S)."""
-    if mask is None:
-        return {}
-    return {"attn_mask": ~mask.expand(B, H, S, S).reshape(B * H, S, S)}
-
-
 def module_disagreement(dtype, device, mask):
     """Return the largest difference from PyTorch's module: values, weights, gradients."""
     torch.manual_seed(1)
@@ -60,9 +53,9 @@ def module_disagreement(dtype, device, mask):
     mask = None if mask is None else mask.to(device)
     mine, other = (x.clone().requires_grad_() for _ in range(2))
     out, weights = ours(mine, mask=mask)
-    want, want_weights = theirs(
-        other, other, other, **torch_masks(mask), average_attn_weights=False
-    )
+    # True = ignore, (B * H, T, S), as their module means it
+    hidden = None if mask is None else ~mask.expand(B, H, S, S).reshape(B * H, S, S)
+    want, want_weights = theirs(other, other, other, attn_mask=hidden, average_attn_weights=False)
     fused, nothing = ours(mine.detach(), mask=mask, need_weights=False)
     assert nothing is None
     (out * target).sum().backward()
@@ -259,8 +252,7 @@ def test_no_bias_anywhere_when_none_is_wanted():
 def test_fused_heads_may_share_keys(batch, groups, keys, draw):
     q = draw(batch, H, T, D)
     k, v = (draw(batch, groups, keys, D, seed=n) for n in (1, 2))
-    mask = draw(batch, 1, T, keys, seed=3) > 0
-    for given in (None, mask):
+    for given in (None, draw(batch, 1, T, keys, seed=3) > 0):
         want = attention(q, repeat_kv(k, H), repeat_kv(v, H), given)[0]
         assert torch.allclose(fused_attention(q, k, v, given), want)
 

@@ -207,8 +207,10 @@ def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
     # every machine has meta, and it shows what a machine without a GPU cannot
     for place in (device, "meta"):
         mask = masks.causal_mask(S, device=place)
-        made = [mask, masks.additive_mask(mask, torch.float16), masks.from_attend(mask, "additive")]
-        made += [
+        made = [
+            mask,
+            masks.additive_mask(mask, torch.float16),
+            masks.from_attend(mask, "additive"),
             masks.causal_mask_for_cache(T, S, device=place),
             masks.top_left_causal_mask(T, S, device=place),
         ]

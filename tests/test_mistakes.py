@@ -52,6 +52,4 @@ def test_a_title_ends_where_a_line_ends_with_a_full_stop():
         "a/b"
     ]
     assert row == ("a/b", "It is 0.5 or more.", "Why. So.", "1, Projection: Do it")
-    assert row.id == "a"
-    assert row.text == "It is 0.5 or more. Why. So."
-    assert row.place == "1, “Do it”"
+    assert (row.id, row.text, row.place) == ("a", "It is 0.5 or more. Why. So.", "1, “Do it”")

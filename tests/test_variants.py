@@ -213,8 +213,7 @@ def test_signatures_and_parameter_names():
         assert [name for name, _ in module.named_children()] == names
         assert not list(module.buffers())
     assert FoldedHeads(8).num_heads == 4
-    assert FusedQKV(C, H, bias=False).Wo.bias is None
-    assert FoldedHeads(C, H).toqueries.bias is None
+    assert FusedQKV(C, H, bias=False).Wo.bias is FoldedHeads(C, H).toqueries.bias is None
     assert FoldedHeads(C, H).unifyheads.bias is not None
 
 

@@ -49,6 +49,12 @@ def settle(page):
     )
 
 
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+        settle(page)
+
+
 def state(page):
     return page.evaluate("['stage', 'row', 'head'].map((name) => model.get(name))")
 
@@ -124,8 +130,7 @@ def pixel(page, name, row, column):
     """Return red, green and blue of a cell, off its middle, where a line may pass."""
     x, y = place(page, name, row, column)
     board = page.locator(".board").bounding_box()
-    colour = shot(page)[int(y + 3 - board["y"]), int(x + 3 - board["x"])]
-    return (colour * 255).round().tolist()
+    return (shot(page)[int(y + 3 - board["y"]), int(x + 3 - board["x"])] * 255).round().tolist()
 
 
 def test_a_score_tells_the_products_whose_sum_it_is(show, steps):
@@ -137,8 +142,7 @@ def test_a_score_tells_the_products_whose_sum_it_is(show, steps):
     )
     q, k = given.q[0, 2, 3], given.k[0, 2, 4]
     assert products == pytest.approx((q * k).tolist(), abs=0.006)
-    assert total == pytest.approx(float(q @ k), abs=0.006)
-    assert scaled == pytest.approx(float(q @ k) / 6**0.5, abs=0.006)
+    assert (total, scaled) == pytest.approx((float(q @ k), float(q @ k) / 6**0.5), abs=0.006)
 
 
 def test_weights_contexts_and_outs_tell_what_they_are_made_of(show, steps):
@@ -152,8 +156,7 @@ def test_weights_contexts_and_outs_tell_what_they_are_made_of(show, steps):
     first = [float(parts[i]) for i in parts.abs().argsort(descending=True)[:3]]
     assert numbers(text) == pytest.approx([*first, float(given.context[0, 2, 1, 3])], abs=0.006)
     text = point(page, "out", 4, 7)
-    weight = options["out_proj"].weight[7].view(4, 6)
-    heads = (given.context[0, :, 4] * weight).sum(-1).tolist()
+    heads = (given.context[0, :, 4] * options["out_proj"].weight[7].view(4, 6)).sum(-1).tolist()
     assert numbers(text)[:4] == pytest.approx(heads, abs=0.006)
     assert numbers(text)[-1] == pytest.approx(float(given.out[0, 4, 7]), abs=0.006)
     assert sum(numbers(text)[:-1]) == pytest.approx(numbers(text)[-1], abs=0.03)
@@ -178,25 +181,18 @@ def test_the_walk_goes_by_keys_and_keeps_them_from_the_page(show):
     page.locator(".paper").focus()
     said = set()
     for key in ["Space", "ArrowRight"] * 5:
-        page.keyboard.press(key)
-        settle(page)
+        press(page, key)
         said.add(page.locator(".sentence").inner_text())
-    assert state(page)[0] == 8
-    assert len(said) == 9
+    assert (state(page)[0], len(said)) == (8, 9)
     assert page.locator(".count").inner_text() == "9 of 9 · output"
-    page.keyboard.press("Space")  # there is no more
-    for key in ("ArrowDown", "ArrowDown", "PageDown", "ArrowLeft", "Enter"):
-        page.keyboard.press(key)
-    settle(page)
+    # after the last stage there is no more
+    press(page, "Space", "ArrowDown", "ArrowDown", "PageDown", "ArrowLeft", "Enter")
     assert state(page) == [7, 1, 1]
     assert "context of was" in page.locator(".readout").inner_text()
     before = page.locator(".readout").inner_text()
-    page.keyboard.press("ArrowRight")
-    settle(page)
+    press(page, "ArrowRight")
     assert page.locator(".readout").inner_text() != before
-    for _ in range(2):  # out of the numbers, then out of the walk
-        page.keyboard.press("Escape")
-    settle(page)
+    press(page, "Escape", "Escape")  # out of the numbers, then out of the walk
     assert state(page)[0] == -1
     assert page.evaluate("leaked") == []
 
@@ -209,8 +205,7 @@ def test_it_plays_to_the_end_and_pauses(show):
     assert play.inner_text() == "Pause"
     page.clock.run_for(3000)  # the first stage takes three seconds
     assert state(page)[0] == 0
-    position = float(page.locator(".scrub").input_value())
-    assert 0.9 < position <= 1
+    assert 0.9 < float(page.locator(".scrub").input_value()) <= 1
     page.clock.run_for(4300)  # it rests, and goes on
     assert state(page)[0] == 1
     play.click()
@@ -311,10 +306,8 @@ def test_the_scrubber_goes_by_keys_and_says_the_stage(show):
         ("ArrowLeft", "1", "input"),
         ("ArrowDown", "0", "overview"),
     ]:
-        page.keyboard.press(key)
-        settle(page)
-        assert scrub.input_value() == position
-        assert scrub.get_attribute("aria-valuetext") == name
+        press(page, key)
+        assert (scrub.input_value(), scrub.get_attribute("aria-valuetext")) == (position, name)
 
 
 def test_where_motion_is_to_be_reduced_it_steps(show):
@@ -325,8 +318,7 @@ def test_where_motion_is_to_be_reduced_it_steps(show):
     browsing.stop_clock(page)
     page.locator(".play").click()
     for stage in (1, 2):
-        assert state(page)[0] == stage
-        assert page.locator(".scrub").input_value() == f"{stage + 1}"
+        assert (state(page)[0], page.locator(".scrub").input_value()) == (stage, f"{stage + 1}")
         page.clock.run_for(5100)
 
 
@@ -421,8 +413,7 @@ def test_on_a_phone_it_scrolls_inside_itself_to_what_is_lit(show):
         following.click()
     settle(page)
     left = page.evaluate("document.querySelector('.mha-scene .paper').scrollLeft")
-    part = page.evaluate("model.get('state').plan.parts.weights")
-    assert left < part["x"] * 0.88 < left + 300
+    assert left < page.evaluate("model.get('state').plan.parts.weights")["x"] * 0.88 < left + 300
 
 
 def test_a_sentence_is_typed_where_there_is_a_kernel(show, steps):

@@ -188,11 +188,12 @@ def test_the_sentence_unfolds_to_the_table_and_folds_back(show, draw, motion):
     for open_, words in ((True, "Back to the sentence"), (False, "Show as a table")):
         page.locator(".turn").click()
         page.wait_for_timeout(40)
-        turning = page.locator(".turning").count()
-        assert turning == (motion == "no-preference")
+        assert page.locator(".turning").count() == (motion == "no-preference")
         page.wait_for_function("!document.querySelector('.turning')")
-        assert visible(page, ".mha-heads .table") == open_
-        assert visible(page, ".mha-arcs") == (not open_)
+        assert (visible(page, ".mha-heads .table"), visible(page, ".mha-arcs")) == (
+            open_,
+            not open_,
+        )
         assert page.locator(".turn").inner_text().startswith(words)
         assert page.locator(".mha-heads").bounding_box()["height"] == height
         assert page.evaluate("document.getAnimations().length") == 0
@@ -418,8 +419,7 @@ def test_words_from_people_stay_words(show, draw):
         point(page, row, row)
         assert said(page).startswith(f"head 0: {word} → {word} ")
     page.wait_for_timeout(400)
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img").count() == 0
+    assert (page.evaluate("window.hacked"), page.locator("img").count()) == (None, 0)
 
 
 @pytest.mark.parametrize("width", [360, 640, 700, 864, 1280])
@@ -441,8 +441,7 @@ def test_the_field_stands_right_above_the_arcs_and_nothing_overlaps(show, draw, 
             )
             assert apart, (one, other)
     assert arcs_["y"] - field["y"] - field["height"] < 40
-    beside = width > 820
-    assert (abs(field["y"] - turn["y"]) < 8) == beside
+    assert (abs(field["y"] - turn["y"]) < 8) == (width > 820)  # beside each other
     cut = page.locator(".top input").evaluate("field => field.scrollWidth > field.clientWidth")
     assert cut == (width < 640)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -467,10 +466,9 @@ def test_the_field_is_the_first_that_tab_reaches_and_escape_leaves_it(show, draw
 
 
 def test_without_a_kernel_no_control_of_python_is_shown(show, draw):
-    def recompute(sentence, temperature, mask):
-        return None
-
-    explorer = HeadExplorer(weights(draw, 2, 5, 5), queries=WORDS, recompute=recompute)
+    explorer = HeadExplorer(
+        weights(draw, 2, 5, 5), queries=WORDS, recompute=lambda sentence, temperature, mask: None
+    )
     page = show(explorer, unfolded=False)
     assert page.locator("input, select").count() == 0
     hidden = "nodes => nodes.every((node) => node.offsetHeight === 0)"

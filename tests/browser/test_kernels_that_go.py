@@ -58,8 +58,7 @@ def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
         page.wait_for_function(
             "(name) => !document.querySelector(`${name} .trouble`).textContent", arg=name
         )
-    panel.focus()
-    page.keyboard.press("ArrowRight")
+    panel.press("ArrowRight")
     page.wait_for_function(NOW, arg=[PANEL, "does not answer"])  # it draws for four seconds
     page.wait_for_function(
         "(name) => !document.querySelector(`${name} .trouble`).textContent", arg=PANEL
@@ -69,7 +68,6 @@ def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
     page.wait_for_timeout(500)
     explorer.fill("0.2")
     lab.fill("7")
-    panel.focus()
-    page.keyboard.press("ArrowRight")
+    panel.press("ArrowRight")
     page.wait_for_timeout(4000)
     assert page.evaluate(SAID) == [GONE] * 3

@@ -25,8 +25,7 @@ TURNING = """() => [...document.querySelectorAll('.mha-lab *')].filter((node) =>
 
 def test_painting_by_mouse(widget_page):
     cat = example.load()
-    scores = cat.mha.steps(cat.x).scaled_scores[0, 1]
-    page = widget_page(MaskLab(scores, cat.tokens))
+    page = widget_page(MaskLab(cat.mha.steps(cat.x).scaled_scores[0, 1], cat.tokens))
     board, readout = page.locator(".paint"), page.locator(".readout")
 
     def move(row, column, **how):

@@ -44,8 +44,7 @@ def test_each_control_of_a_lab_with_a_table_shows_what_python_draws(name, widget
         lab._show({"moved": {moved: after["values"][moved]}})
         assert after["values"] == lab.state["values"]
         assert after["panels"] == lab.state["panels"] != before["panels"]
-        assert page.locator(".sentence").inner_text() == lab.text
-        assert after["trouble"] == ""
+        assert (page.locator(".sentence").inner_text(), after["trouble"]) == (lab.text, "")
     page.locator(".again").click()
     page.evaluate(STATE)
     assert page.locator(".sentence").inner_text() == start
@@ -78,8 +77,7 @@ def assert_plane_is_right(state, projections):
             )
             assert torch.allclose(rotated, stretch * ARROWS @ matrix.double().T, atol=1e-4)
     else:
-        contexts = tensor([dot["at"] for dot in plane["dots"]])
-        assert torch.allclose(contexts, weights @ q, atol=2e-3)
+        assert torch.allclose(tensor([dot["at"] for dot in plane["dots"]]), weights @ q, atol=2e-3)
         assert f"a row is {weights.amax(-1).mean():.2f} on average." in state["text"]
 
 
@@ -100,25 +98,21 @@ def test_arrows_move_as_torch_computes(projections, widget_page):
         assert_plane_is_right(state, projections)
         return before["values"], state["values"]
 
-    def press(handle, key):
-        handle.focus()
-        page.keyboard.press(key)
-
     for tip in page.locator(".handle").all():
         for key in ("ArrowUp", "Shift+ArrowLeft"):
-            moved(press, tip, key)
+            moved(tip.press, key)
         place = "[document.activeElement.ariaLabel, scrollY]"
         before = page.evaluate(place)
         assert before[1] > 0
         page.keyboard.press("Home")
         assert page.evaluate(place) == before
     if not projections:
-        before, after = moved(press, page.locator(".handle").nth(1), "ArrowUp")
+        before, after = moved(page.locator(".handle").nth(1).press, "ArrowUp")
         changed = (tensor(after["tokens"]) - tensor(before["tokens"])).round(decimals=6)
         assert changed.tolist() == [[0, 0], [0, 0.1], [0, 0]]
     for control in page.locator(".mha-lab input").all():
         for key in ("Home", "End"):
-            before, after = moved(press, control, key)
+            before, after = moved(control.press, key)
             if not projections:  # all of them, unless one would leave the picture
                 grown = tensor(before["tokens"]) * after["length"] / before["length"]
                 assert torch.allclose(tensor(after["tokens"]), grown)
@@ -138,8 +132,7 @@ def assert_mask_is_right(state, scores, fill):
     expected = scores.masked_fill(~allowed, low).softmax(-1)
     if fill == "0 (this course)":
         expected = masked_softmax(scores, allowed)
-    shown = tensor(weights["values"])
-    assert torch.allclose(shown, expected, atol=1e-3, equal_nan=True)
+    assert torch.allclose(tensor(weights["values"]), expected, atol=1e-3, equal_nan=True)
     written = [torch.tensor(one["values"]) != 0 for one in small]
     for convention, cells in zip(("sdpa", "multihead", "seaborn"), written, strict=False):
         assert torch.equal(masks.to_attend(cells, convention), allowed)

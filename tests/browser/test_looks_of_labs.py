@@ -118,8 +118,7 @@ def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
         " gone: folded into the running sum",
         " not computed yet",
     ]
-    board = page.locator(".cells")
-    board.focus()
+    page.locator(".cells").focus()
     assert page.locator(".readout").inner_text().endswith("gone: folded into the running sum")
     for _ in range(14):
         page.keyboard.press("ArrowDown")
@@ -187,8 +186,7 @@ def test_nan_is_written_where_its_numbers_would_be(size, widget_page):
 
 def test_zero_is_the_neutral_of_a_light_and_of_a_dark_page(widget_page):
     scores = torch.eye(3) - torch.eye(3).flip(0)
-    lab = LABS["TilingLab"](scores, ["a", "b", "c"])
-    page = widget_page(lab)
+    page = widget_page(LABS["TilingLab"](scores, ["a", "b", "c"]))
 
     def colours():
         page.wait_for_timeout(100)

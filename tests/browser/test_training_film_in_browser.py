@@ -59,8 +59,7 @@ def test_all_that_is_shown_is_that_of_the_snapshot(show, film):
         seen = browsing.pixels(button.locator("canvas"))
         brightest = seen[..., :3].sum(-1).argmax(1)  # cividis grows brighter
         assert (weights[head][range(15), brightest] == weights[head].max(1)).all()
-        assert button.locator(".query").inner_text() == "it"
-        assert button.locator(".key").inner_text() == "cat"
+        assert [button.locator(at).inner_text() for at in (".query", ".key")] == ["it", "cat"]
         row, column = (button.locator(f"i.{name}").bounding_box() for name in ("row", "column"))
         place = button.locator("canvas").bounding_box()
         assert row["y"] == pytest.approx(place["y"] + IT * 9, abs=1)
@@ -81,8 +80,7 @@ def test_heads_and_words_are_chosen_by_pointer_and_by_keys(show, film):
     expected = {i: round(w, 2) for i, w in enumerate(film.weights[0, 3, CHASED]) if w >= 0.05}
     assert arcs(page) == pytest.approx(expected)
     assert page.locator(".map .query").first.inner_text() == "chased"
-    page.locator(".mha-arcs .word.followed").focus()
-    page.keyboard.press("ArrowLeft")
+    page.locator(".mha-arcs .word.followed").press("ArrowLeft")
     assert page.evaluate("[model.get('row'), model.get('position')]") == [CHASED - 1, 0]
 
 
@@ -105,8 +103,7 @@ def test_more_snapshots_are_drawn_as_they_come(show, film):
     line = page.locator(".curves").first.locator(".line")
     assert valuetext(page).startswith("step 10 of 40")
     assert line.get_attribute("d").count("L") == 9
-    page.locator("input[type=range]").focus()
-    page.keyboard.press("End")  # where nothing is yet: the newest stays
+    page.locator("input[type=range]").press("End")  # where nothing is yet: the newest stays
     assert valuetext(page).startswith("step 10 of 40")
     height = page.locator(".mha-film").bounding_box()["height"]
     given = {key: list(whole[key]) for key in ("weights", "losses")}

@@ -277,8 +277,7 @@ def test_what_is_correct_in_a_notebook_is_correct_here():
     source = re.sub("TIMES_K|SOFTMAX|STUB", lambda found: texts[found[0]], HONEST)
     names, bodies = zip(*(x.split("\n", 1) for x in source.split("\n## ")[1:]), strict=True)
     cells = [notebook(*body.split("\n---\n"), CHECK) for body in bodies]
-    below = notebook(QUERIES, CHECK, SOFTMAX)  # run before its check
-    found = judged(*cells, large, below)
+    found = judged(*cells, large, notebook(QUERIES, CHECK, SOFTMAX))  # run before its check
     statuses = dict(zip((*names, "67 MB", "run in another order"), found, strict=True))
     assert {name: rows[0][:2] for name, rows in statuses.items()} == dict.fromkeys(
         statuses, ("softmax", "correct")
@@ -372,8 +371,7 @@ def test_a_learner_has_so_many_seconds_in_all(monkeypatch):
 def test_a_failed_helper_fails_one_exercise():
     masked = "def masked_softmax(s, mask):\n    return softmax(s.masked_fill(~mask, -1e30)) * mask"
     both = f"{CHECK}\ncheck('masked_softmax', masked_softmax)"
-    found = judged(*(notebook(own, masked, both) for own in (QUERIES, STUB, QUERIES[:20])))
-    for rows in found:
+    for rows in judged(*(notebook(own, masked, both) for own in (QUERIES, STUB, QUERIES[:20]))):
         assert rows[0][1] != "correct"
         assert rows[1][:2] == ("masked_softmax", "correct"), rows
         assert rows[1][3].endswith("`softmax` in place of yours.")
@@ -434,8 +432,7 @@ def test_a_class_is_graded_and_a_second_run_goes_on(tmp_path, monkeypatch):
         ("ada", "masked_softmax", "correct", ""),
         ("broken", "", "unreadable", ""), ("notes.pdf", "", "unreadable", ""),
     ]  # fmt: skip
-    rows = grading.grade(folder, out)
-    assert [row[:4] for row in rows] == expected
+    assert [row[:4] for row in grading.grade(folder, out)] == expected
     assert [tuple(row.values()) for row in table(out)] == expected
     (ada,) = [row for row in table(out, "grades_by_lesson.csv") if row["learner"] == "ada"]
     assert (ada["lesson 02"], ada["lesson 04"]) == ("0", "2")
@@ -481,10 +478,13 @@ def test_without_bubblewrap_nothing_runs_and_a_container_is_offered(tmp_path, mo
     monkeypatch.setattr(confine, "run_judge", None)
     assert grading.main([str(tmp_path / "in"), f"--out={tmp_path / 'out'}"]) == 1
     said = capsys.readouterr().err
-    assert "expected bubblewrap, got no bubblewrap" in said
-    assert "docker run --rm --network none --read-only --cap-drop ALL --tmpfs /tmp" in said
-    assert f'"{tmp_path / "in"}":/in:ro' in said
-    assert "--unconfined" in said
+    for words in (
+        "expected bubblewrap, got no bubblewrap",
+        "docker run --rm --network none --read-only --cap-drop ALL --tmpfs /tmp",
+        f'"{tmp_path / "in"}":/in:ro',
+        "--unconfined",
+    ):
+        assert words in said
 
 
 def learners(folder):
@@ -504,10 +504,9 @@ def test_all_that_is_handed_in_has_a_line(tmp_path, monkeypatch):
     for name, inside, size in (("deep", "a/" * 1500, 1), ("large", "", 2 << 20)):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{inside}one.ipynb", bytes(size))
-    put(tmp_path, "a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb")
-    put(tmp_path, "e.txt", "roster.csv", "c/notes.txt", content=b"")
-    put(tmp_path, "c/.ipynb_checkpoints/2.ipynb", "._d.ipynb", "__MACOSX/a.ipynb", ".git/a")
-    put(tmp_path, "c/my_attention.py", content=b"")
+    hidden = ("c/.ipynb_checkpoints/2.ipynb", "._d.ipynb", "__MACOSX/a.ipynb", ".git/a")
+    put(tmp_path, "a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb", *hidden)
+    put(tmp_path, "e.txt", "roster.csv", "c/notes.txt", "c/my_attention.py", content=b"")
     (tmp_path / "f").mkdir()
     (tmp_path / "linked.ipynb").symlink_to(tmp_path / "a.ipynb")
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
@@ -575,8 +574,7 @@ def test_what_cannot_be_graded_says_so(tmp_path):
     for out in (folder, folder / "out", folder / ".." / "in" / "out"):
         with pytest.raises(ShapeError, match="it lies in the folder of the notebooks"):
             grading.grade(folder, out)
-    assert grading.main([str(folder), f"--out={file}"]) == 1
-    assert grading.main([str(folder), f"--out={folder}"]) == 1
+    assert [grading.main([str(folder), f"--out={place}"]) for place in (file, folder)] == [1, 1]
 
 
 def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, capfd):

@@ -14,6 +14,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pip
 import pytest
@@ -160,14 +161,16 @@ def test_a_second_start_does_not_disturb_the_first(course, light, capsys):
 def test_a_target_in_pips_settings_is_set_aside(course, light, monkeypatch, tmp_path):
     wheel = tmp_path / "given-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("given.py", "")
-        archive.writestr("given-1.dist-info/METADATA", "Name: given\nVersion: 1\n")
-        archive.writestr("given-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
-        archive.writestr("given-1.dist-info/RECORD", "")
+        for name, text in {
+            "given.py": "",
+            "given-1.dist-info/METADATA": "Name: given\nVersion: 1\n",
+            "given-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n",
+            "given-1.dist-info/RECORD": "",
+        }.items():
+            archive.writestr(name, text)
     (course / "requirements.txt").write_text(f"{wheel}\n")
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
-    python = launch.set_up()
-    assert subprocess.run([python, "-c", "import given"], check=False).returncode == 0
+    assert subprocess.run([launch.set_up(), "-c", "import given"], check=False).returncode == 0
 
 
 def test_help_needs_no_set_up(course, capsys):
@@ -289,17 +292,18 @@ def test_opening_is_local_with_the_token_on(course, started, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     assert launch.main(["--no-browser", "--port", "9999"]) == 3
     assert started[0] == "jupyterlab"
-    assert "--LabApp.default_url=/lab/tree/my_course/00_start_here.ipynb" in started
     assert (course / "my_course/00_start_here.ipynb").exists()
-    assert "--ServerApp.ip=127.0.0.1" in started
+    for option in (
+        "--LabApp.default_url=/lab/tree/my_course/00_start_here.ipynb",
+        "--ServerApp.ip=127.0.0.1",
+        "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views",
+        "--LabApp.custom_css=True",
+        f"--ServerApp.tornado_settings={{'static_custom_path': {[launch.STYLE]}}}",
+    ):
+        assert option in started
     assert not [option for option in started if "token" in option]
     assert started[-3:] == ["--no-browser", "--port", "9999"]
-    assert (
-        "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
-    )
-    assert "--LabApp.custom_css=True" in started
     assert ("--allow-root" in started) == (sys.platform != "win32")
-    assert f"--ServerApp.tornado_settings={{'static_custom_path': {[launch.STYLE]}}}" in started
     assert (Path(launch.STYLE) / "custom.css").is_file()
 
 
@@ -343,10 +347,7 @@ def test_a_command_that_is_not_or_does_not_go_with_another(started, capsys):
 
 
 def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
-    def interrupt(**_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(launch, "set_up", interrupt)
+    monkeypatch.setattr(launch, "set_up", mock.Mock(side_effect=KeyboardInterrupt))
     assert launch.main(["setup"]) == 130
     assert (
         capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
@@ -362,8 +363,10 @@ def test_old_pythons_can_read_what_tells_them_that_they_are_old():
 
 
 def test_what_was_started_ends_with_its_launcher():
-    start = "import sys; from pathlib import Path; from mha_course.cli import launch; "
-    start += "launch._in_venv(Path(sys.executable), 'http.server', '0')"
+    start = (
+        "import sys; from pathlib import Path; from mha_course.cli import launch; "
+        "launch._in_venv(Path(sys.executable), 'http.server', '0')"
+    )
     unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-c", start]
     pipe = subprocess.PIPE
@@ -386,8 +389,7 @@ def test_a_python_that_does_not_suit(version, word, monkeypatch, capsys):
     monkeypatch.setattr(sys, "version_info", version)
     monkeypatch.setattr(entry, "find_python", list)
     assert entry.main() == 1
-    said = capsys.readouterr().err
-    assert said.startswith(
+    assert capsys.readouterr().err.startswith(
         f"mha_course: this Python is too {word}. expected Python 3.11 to 3.14, got "
         f"3.{version[1]}, fix: "
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browsing import MOVE
-from lessons import LESSONS, read
+from lessons import BY_NAME, LESSONS, read
 from players import go_to_slide, swipe
 
 from mha_course.cli import site
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 16  # pixels of letters on a slide of 1920
 TRAIN = ("13", "15", "16", "17")  # for a minute each; other lessons have widgets of the same kinds
-BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 # What is cut off on a slide, and how small its letters are, in pixels of a slide 1920 wide.
 MEASURE = """() => [...document.querySelectorAll(".stage > main > section")].map((slide) => {
   const content = slide.querySelector(".content"), stage = content.getBoundingClientRect();

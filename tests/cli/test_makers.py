@@ -20,8 +20,7 @@ MADE_AGAIN = {
 
 
 def test_a_maker_for_everything_that_ships():
-    shipped = precomputed.load()._asdict()
-    assert {name: [*part] for name, part in shipped.items()} == {
+    assert {name: [*part] for name, part in precomputed.load()._asdict().items()} == {
         name: [*maker.keys] for name, maker in makers.MAKERS.items()
     }
 

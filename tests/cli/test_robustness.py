@@ -68,12 +68,6 @@ def kernel(notebook, folder=authoring.LESSONS):
         yield run
 
 
-def sections(notebook):
-    """Return the numbers of the cells of each section, in order."""
-    starts = [number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## ")]
-    return [range(*ends) for ends in itertools.pairwise([0, *starts, len(notebook.cells)])]
-
-
 @pytest.mark.notebook
 @pytest.mark.parametrize(
     "path", [path for path in LESSONS if path.name[:2] in TWICE], ids=lambda path: path.stem
@@ -86,8 +80,9 @@ def test_cells_run_twice_and_sections_in_any_order(path):
             if run(number) < LONG:
                 quick.append(number)
                 run(number)
-        for section in reversed(sections(notebook)):
-            for number in section:
+        starts = [n for n, cell in enumerate(notebook.cells) if cell.source.startswith("## ")]
+        for section in reversed([*itertools.pairwise([0, *starts, len(notebook.cells)])]):
+            for number in range(*section):
                 if number in quick:
                     run(number)
 
@@ -106,8 +101,7 @@ def course(tmp_path):
 
 def python(arguments, folder, *, before=(), **environment):
     """Run Python in a folder, without the course on its path, and return what it printed."""
-    names = {"HOME", "SYSTEMROOT", "USERPROFILE"} & os.environ.keys()
-    keep = {name: os.environ[name] for name in names}
+    keep = {name: os.environ.get(name) for name in ("HOME", "SYSTEMROOT", "USERPROFILE")}
     environment = keep | {"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"} | environment
     environment = {name: value for name, value in environment.items() if value is not None}
     done = subprocess.run(
@@ -126,8 +120,7 @@ def test_a_folder_with_a_space_and_other_letters(course):
     told = python(["-m", "mha_course", "reset", "1"], course).stdout
     assert told == f"{Path('my_course/01_projection.ipynb')} is as it was.\n"
     assert (course / "my_course" / "01_projection.ipynb").exists()
-    notebook = read(course / "notebooks" / LESSONS[0].name)
-    with kernel(notebook, course / "notebooks") as run:
+    with kernel(read(course / "notebooks" / LESSONS[0].name), course / "notebooks") as run:
         for number in range(8):
             run(number)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from lessons import LESSONS, links_of_widgets, read
+from lessons import BY_NAME, LESSONS, links_of_widgets, read
 from tags import Tags
 
 from mha_course import example
@@ -21,7 +21,6 @@ from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import DECK_VIEW, standalone
 
 ROOT = Path(__file__).resolve().parents[2]
-BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 ADDRESS = "https://example.org/course/"
 
 
@@ -46,8 +45,7 @@ def test_every_link_within_the_site_arrives(saved):
             assert not anchor or anchor in anchors[file or name], (name, link)
         ids = [attrs["id"] for _, attrs in page.found if "id" in attrs]
         assert len(ids) == len(set(ids)), name
-    order = [f"{path.stem}.html" for path in LESSONS]
-    for before, after in pairwise(order):
+    for before, after in pairwise([f"{path.stem}.html" for path in LESSONS]):
         rel = {attrs["rel"]: attrs["href"] for _, attrs in written[before].found if "rel" in attrs}
         assert rel["next"] == after
         assert after in written["index.html"].of("a", "href")
@@ -104,8 +102,7 @@ def test_questions_and_exercises_are_all_there(path, saved):
     exercises = [block for block in written if block.startswith('<aside class="exercise">')]
     assert len(exercises) == sum(source.startswith("check(") for source in sources)
     assert all(block.count("<details") == 4 and "colab" in block for block in exercises)
-    text = (saved / f"{path.stem}.html").read_text()
-    assert text.count('<details class="deeper">') == sum(
+    assert (saved / f"{path.stem}.html").read_text().count('<details class="deeper">') == sum(
         bool(re.match("#+ Deeper:", source)) for source in sources
     )
 
@@ -123,8 +120,7 @@ def test_pages_fit_their_windows_and_lines_are_short(width, saved, offline_page)
               return Math.max(...lines.filter((one) => one.textContent.length > 300).map(size), 0);
             }""")
             assert letters < 82, path.name
-            contents = page.locator(".contents ol")
-            assert contents.is_visible() == (width > 1000)
+            assert page.locator(".contents ol").is_visible() == (width > 1000)
             # What is in a closed fold counts as hidden for those who read the page's structure.
             is_open = page.locator(".contents details").evaluate("fold => fold.open")
             assert is_open == (width > 1000)
@@ -140,8 +136,7 @@ def test_a_page_is_whole_without_a_script(saved, offline_page):
     assert not choices.nth(0).locator("div").is_visible()
     for place in range(choices.count()):
         choices.nth(place).locator("summary").click()
-    verdicts = choices.locator("strong").all_inner_texts()
-    assert sorted(Counter(verdicts).items()) == [
+    assert sorted(Counter(choices.locator("strong").all_inner_texts()).items()) == [
         ("✔ Right.", 1),
         ("✘ Not quite.", choices.count() - 1),
     ]
@@ -164,8 +159,7 @@ def test_colours_and_folds_answer(saved, offline_page):
     assert not deep.locator("> .words").first.is_visible()
     page.locator(".contents .deep a").nth(2).click()
     deep.locator("> .words").first.wait_for()
-    top = deep.locator("h2").bounding_box()["y"]
-    assert 40 <= top < 200
+    assert 40 <= deep.locator("h2").bounding_box()["y"] < 200
     assert page.pdf(print_background=True).count(b"/Type /Page\n") > 8
 
 
@@ -240,8 +234,7 @@ def test_the_menu_finds_a_section_by_its_words_and_answers_to_keys(saved, offlin
     assert results.first.inner_text().startswith("14 · Vision › Vision: patches")
     assert not page.get_by_role("link", name="19 · Bug hunt", exact=True).is_visible()
     box = page.locator(".lessons > div").bounding_box()
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= 390
+    assert 0 <= box["x"] < box["x"] + box["width"] <= 390
     page.keyboard.press("Escape")
     assert not results.first.is_visible()
     assert page.evaluate("document.activeElement.localName") == "summary"
@@ -262,8 +255,7 @@ def test_a_heading_has_a_link_to_itself_that_keys_show(saved, offline_page):
     link.focus()
     assert link.evaluate(opacity) == "1"
     page.keyboard.press("Enter")
-    heading = page.evaluate("document.getElementById(location.hash.slice(1)).localName")
-    assert heading == "h2"
+    assert page.evaluate("document.getElementById(location.hash.slice(1)).localName") == "h2"
 
 
 def test_all_sections_can_be_searched_and_no_answer_is_among_their_words():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lessons import LESSONS, read
+from lessons import BY_NAME, LESSONS, read
 from players import go_to_slide, swipe
 from rewriting import refused
 
@@ -20,7 +20,6 @@ from mha_course.cli import authoring, pages, plans, rendering, site, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
 
-BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
 PROJECTOR = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
 PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
@@ -119,8 +118,7 @@ def test_keys_move(open_deck):
     for key, place in keys.items():
         page.keyboard.press(key)
         assert number_of(page) == place, key
-    hidden = page.locator(".stage > main > section[inert]")
-    assert hidden.count() == count - 1
+    assert page.locator(".stage > main > section[inert]").count() == count - 1
     assert page.locator("section.current").evaluate("one => one === document.activeElement")
     page.keyboard.press("ArrowRight")
     assert number_of(page) == count
@@ -135,8 +133,7 @@ def test_keys_move(open_deck):
     page.keyboard.press("b")
     assert page.locator(".stage.black").count() == 1
     page.keyboard.press("ArrowRight")  # only ends the darkness
-    assert page.locator(".stage.black").count() == 0
-    assert number_of(page) == 5
+    assert (page.locator(".stage.black").count(), number_of(page)) == (0, 5)
 
 
 def test_the_overview_leads_to_any_slide(open_deck):
@@ -187,8 +184,7 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
     page = open_deck("00_start_here")
     place, slide = go_to_slide(page, "h2:text('Rows look')")
     answer = slide.locator(".choice.right > div")
-    choices = slide.locator("summary").all_inner_texts()
-    assert choices == ["15", "1", "It depends on the sentence"]
+    assert slide.locator("summary").all_inner_texts() == ["15", "1", "It depends on the sentence"]
     assert not slide.locator("pre").is_visible()
     assert not answer.is_visible()
     page.keyboard.press(" ")
@@ -334,8 +330,7 @@ def test_kinds_of_cells_become_what_they_say():
     for block in page.blocks:
         if block.slide:
             texts[block.marks[0], block.slide].append(plain(block.html).strip())
-    shown = [texts["data-slide", slide] for slide in found]
-    assert shown == [["words"], ["second", "third"], []]
+    assert [texts["data-slide", slide] for slide in found] == [["words"], ["second", "third"], []]
     assert [texts["data-notes", slide] for slide in found] == [
         [],
         ["prose", "for the lecturer", "Words are for the notes."],
@@ -382,8 +377,7 @@ def test_the_teaching_guide_has_the_plans_of_the_table():
 
 
 def test_a_plan_becomes_one_deck_of_exactly_its_sections(tmp_path, offline_page):
-    file = slides.build(plan=60, saved=True, folder=tmp_path)
-    page = offline_page(file, **PROJECTOR)
+    page = offline_page(slides.build(plan=60, saved=True, folder=tmp_path), **PROJECTOR)
     page.wait_for_selector("html[data-ready]")
     told = page.evaluate("JSON.parse(document.getElementById('talk').textContent)")
     plan = plans.PLANS[60]

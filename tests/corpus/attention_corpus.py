@@ -7,7 +7,7 @@ at all SIZES.
 
 from __future__ import annotations
 
-# Each enters its cases into RIGHT or WRONG.
+# Each enters its cases into RIGHT.
 import attention_corpus_layouts  # noqa: F401
 import attention_corpus_scores  # noqa: F401
 from attention_corpus_base import SIZES, Case

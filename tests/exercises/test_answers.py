@@ -175,11 +175,6 @@ def context_of_a(*points):
 
 
 # 1 Projection
-def whose_heads(width, heads, size):
-    moved = (draw(width, width) @ torch.eye(width)[0].double()).view(heads, size)
-    return when(moved.any(-1).sum() == 4, "all four")
-
-
 def exchanged_values():
     before, after = attention(Q, K, V), attention(Q, K, V.flip(2))
     only_contexts = close(before[1], after[1]) and not close(before[0], after[0])
@@ -194,13 +189,6 @@ def square_weight_forgotten(*n):
 def projected_zero(*n):
     layer = nn.Linear(*n)
     return when(close(layer(torch.zeros(n[0])), layer.bias), "its bias")
-
-
-# 2 Head splitting
-def no_transpose(*n):
-    q, k = draw(*n[:4]), draw(*n[:4])
-    to_heads = (q @ k.transpose(*n[4:])).shape == (*n[:2], n[2], n[2])
-    return when(to_heads, "heads to heads, in each token")
 
 
 # 3 Scores and scaling
@@ -233,11 +221,6 @@ def softmax_axis(*n):
     weights = attend(q, k, sees_weights.expand(*n[:2], -1, -1))
     scores = q @ k.mT / 6**0.5
     return only(f"dim={dim}" for dim in (1, -2, -1) if close(scores.softmax(dim), weights))
-
-
-def all_hidden(score):
-    weights = torch.randn(4).masked_fill(torch.ones(4, dtype=torch.bool), score).softmax(-1)
-    return when(weights.tolist() == [0.25] * 4, "all alike")
 
 
 def large_scores(score):
@@ -399,11 +382,6 @@ def heads_reordered(a, b):
     return when(close(layer(X)[0], STEPS.out), "it stays the same")
 
 
-def forgotten_batch_first(*n):
-    weights = nn.MultiheadAttention(*n[5:])(*[torch.ones(n[:3])] * 3)[1]
-    return when(weights.shape == (n[1], n[0], n[0]), f"over the {n[0]} sentences")
-
-
 def scaled_before(width, divisor):
     keys = torch.eye(2)[:, [1] * width]  # a score of 0, and one of width / divisor
     weights = attend(torch.ones(1, width) / divisor, keys, torch.eye(2))
@@ -441,21 +419,10 @@ def who_ignores(tokens, pads):
     return when(torch.equal(weights[0, 0] > 0, ~real[0]), "the two pads")
 
 
-def after_softmax(_):
-    leaks = later_seen(lambda x: (x @ x.mT).softmax(-1).masked_fill(~CAUSAL, 0.0) @ x)
-    return when(leaks, "yes, through the sum")
-
-
 def mask_in_one_layer(_):
     last = later_seen(lambda x: LAYER(x, mask=CAUSAL)[0])
     both = later_seen(lambda x: LAYER(LAYER(x)[0], mask=CAUSAL)[0])
     return when(both and not last, "yes, through the first layer")
-
-
-# 9 Cross-attention
-def later_word():
-    changed = torch.cat((X[:, :4], X[:, 4:] + 1), dim=1)
-    return when(close(LAYER(X, MEMORY)[0][:, :4], LAYER(changed, MEMORY)[0][:, :4]), "no")
 
 
 # 10 Positions
@@ -477,11 +444,6 @@ def turned_values(moved):
     places = torch.arange(5), torch.arange(moved, moved + 5)
     now, later = (attend(rope(Q, at), rope(K, at), rope(V, at)) for at in places)
     return when((now - later).abs().max() > 1e-3, "the context changes")
-
-
-def both_moved(a, b, score, c, d):
-    first = rope(Q, [a] * 5) @ rope(K, [b] * 5).mT
-    return when(close(first, rope(Q, [c] * 5) @ rope(K, [d] * 5).mT), str(score))
 
 
 # 11 KV cache and fewer KV heads
@@ -511,11 +473,6 @@ def shared_prefix(size, _, length, other, common):
     return len({str(text[: start + size]) for text in texts for start in range(0, len(text), size)})
 
 
-def page_of_token(size, *n):
-    pages = torch.arange(9.0).view(9, 1, 1, 1).expand(9, 1, size, 1)
-    return caching.gather_pages(pages, torch.tensor(n[:3]), n[3] + 1)[0, n[3], 0]
-
-
 def cache_of(tokens=9, heads=8, width=64):
     return caching.kv_cache_bytes(1, 1, tokens, heads, width, 2)
 
@@ -524,18 +481,6 @@ def cache_of(tokens=9, heads=8, width=64):
 def scores_bytes(factor):
     long, short = (attention(*torch.zeros(3, 1, 1, n, 6))[1] for n in (7 * factor, 7))
     return long.nbytes / short.nbytes
-
-
-def flash_work():
-    q, k, v = torch.zeros(3, 2, 4, 32, 6)
-    whole = count_flops(attention, q, k, v)
-    tiled = count_flops(flash.tiled_attention, q, k, v, 8)
-    return when(whole == tiled, "the same number")
-
-
-def running_sum(maximum, total, score, _):
-    scores = torch.tensor([float(maximum)] * total + [math.log(score)])
-    return flash.online_softmax(scores, total)[1]
 
 
 @torch.enable_grad()
@@ -598,11 +543,6 @@ def residual_gradient(_):
     return when(torch.equal(below, above), "all of it, unchanged")
 
 
-def feed_forward_reach():
-    reached = token_dependence(EncoderBlock(24, 4, 96).double().feed_forward, X)
-    return when(torch.equal(reached, torch.eye(5) > 0), "only its own")
-
-
 def where_numbers_are(width, factor):
     block = EncoderBlock(width, 4, factor * width)
     ways = {"a third": 1 / 3, "half": 1 / 2, "two thirds": 2 / 3}
@@ -659,11 +599,6 @@ def numbered_patches(rows, columns):
     """Return an image (1, 3, 8 rows, 8 columns), in which each pixel has its patch's number."""
     grid = torch.arange(rows * columns).view(1, 1, rows, columns)
     return grid.repeat_interleave(8, 2).repeat_interleave(8, 3).expand(1, 3, -1, -1)
-
-
-def mirrored_image(rows, columns, _, patch):
-    mirrored = vision.patchify(numbered_patches(rows, columns).flip(-1), 8)[0, :, 0]
-    return (mirrored == patch).nonzero()
 
 
 def shifted_image(rows, columns, _):
@@ -871,6 +806,10 @@ SHORT = {
     "all-on-one": lambda *n: when(T(*n) @ T(3, 7) == 3, "the vector of “cat”"),
     "linear-weight": lambda *n: nn.Linear(*n[:2]).weight.shape,
     "linear-result": lambda *n: nn.Linear(*n[3:])(torch.ones(n[:3])).shape,
+    "whose-heads": lambda width, heads, size: when(
+        (draw(width, width) @ torch.eye(width)[0].double()).view(heads, size).any(-1).sum() == 4,
+        "all four",
+    ),
     "which-crashes": lambda *n: raising(
         "which-crashes", x=torch.ones(n[:3]), W=torch.ones(n[3:]), F=F
     ),
@@ -879,6 +818,10 @@ SHORT = {
         LAYER.steps(X.repeat(1, factor, 1)).q.numel() == factor * Q.numel(), "q, k and v"
     ),
     "one-matrix-for-both": lambda: when(close(Q @ Q.mT, (Q @ Q.mT).mT), "They are symmetric"),
+    "no-transpose": lambda *n: when(
+        (draw(*n[:4]) @ draw(*n[:4]).transpose(*n[4:])).shape == (*n[:2], n[2], n[2]),
+        "heads to heads, in each token",
+    ),
     "split-shape": lambda *n: torch.ones(n[:3]).view(n[3:7]).transpose(*n[7:]).shape,
     "half-and-half": lambda *n: when(
         close(T(*n) @ MEMORY[:, :2], MEMORY[:, :2].mean(1)), "the mean of the two values"
@@ -912,6 +855,10 @@ SHORT = {
         torch.ones(queries, 1, width) * torch.ones(keys, width)
     ).numel(),
     "softmax-shift": lambda shift: when(close(S.softmax(-1), (S + shift).softmax(-1)), "nothing"),
+    "all-hidden": lambda score: when(
+        torch.randn(4).masked_fill(torch.ones(4) > 0, score).softmax(-1).tolist() == [0.25] * 4,
+        "all alike",
+    ),
     "most-entropy": lambda tokens: torch.special.entr(torch.full((tokens,), 1 / tokens)).sum(),
     "ratio-of-nine": lambda _, first, ratio, _log: row(first, math.log(ratio))[1],
     "hidden-third": lambda *weights: row(*T(*weights[:2]).log(), -torch.inf)[0],
@@ -947,6 +894,10 @@ SHORT = {
     "bias-of-keys": lambda: when(
         close((Q @ K.mT).softmax(-1), (Q @ (K + V[..., :1, :]).mT).softmax(-1)), "nothing"
     ),
+    "forgotten-batch-first": lambda *n: when(
+        nn.MultiheadAttention(*n[5:])(*[torch.ones(n[:3])] * 3)[1].shape == (n[1], n[0], n[0]),
+        f"over the {n[0]} sentences",
+    ),
     "causal-count": lambda tokens, _: causal_mask(tokens).sum(),
     "blind-rows": lambda tokens, size, _: (
         ~combine_masks(causal_mask(size), padding_mask([tokens], size, side="left")).any(-1)
@@ -966,11 +917,18 @@ SHORT = {
         causal_mask(size), padding_mask([length], size)
     )[0, 0, -1].sum(),
     "two-new-tokens": lambda _, new, total: causal_mask_for_cache(new, total)[0].sum(),
+    "after-softmax": lambda _: when(
+        later_seen(lambda x: (x @ x.mT).softmax(-1).masked_fill(~CAUSAL, 0.0) @ x),
+        "yes, through the sum",
+    ),
     "small-fill": lambda fill, visible: when(
         row(visible, visible, fill)[2] > 0.999, "to the hidden keys"
     ),
     "cross-weights": lambda *n: (
         MultiHeadAttention(n[2], n[6])(torch.ones(n[:3]), torch.ones(n[3:6]))[1].shape
+    ),
+    "later-word": lambda: when(
+        close(CROSS[:, :4], LAYER(torch.cat((X[:, :4], X[:, 4:] + 1), 1), MEMORY)[0][:, :4]), "no"
     ),
     "keys-once": lambda steps: len(
         {tuple((torch.ones(7, 24) @ torch.ones(24)).tolist()) for _ in range(steps)}
@@ -985,6 +943,10 @@ SHORT = {
     "length-after-rope": lambda length, at: (
         rope(F.normalize(Q, dim=-1) * length, [at] * 5).norm(dim=-1).mean()
     ),
+    "both-moved": lambda a, b, score, c, d: when(
+        close(rope(Q, [a] * 5) @ rope(K, [b] * 5).mT, rope(Q, [c] * 5) @ rope(K, [d] * 5).mT),
+        str(score),
+    ),
     "at-position-zero": lambda at: when(close(rope(Q, [at] * 5), Q), "the same vector"),
     "partner-of-channel": lambda width, _, _half, channel: rope(
         torch.eye(width)[channel][None, None, None], [3]
@@ -996,6 +958,9 @@ SHORT = {
     "which-kv-head": lambda heads, kv_heads, head, _: caching.repeat_kv(
         torch.arange(float(kv_heads)).view(1, -1, 1, 1), heads
     )[0, head],
+    "page-of-token": lambda size, *n: caching.gather_pages(
+        torch.arange(9.0).view(9, 1, 1, 1).expand(9, 1, size, 1), torch.tensor(n[:3]), n[3] + 1
+    )[0, n[3], 0],
     "narrow-key": lambda *n: caching.GroupedQueryAttention(*n).k_proj.weight.shape,
     "latent-width": lambda d, r: (torch.zeros(1, 1, 1, d) @ torch.zeros(1, d, r)).size(-1),
     "bytes-a-token": lambda layers, heads, width, size, kib: (
@@ -1010,6 +975,13 @@ SHORT = {
     "rows-of-tiles": lambda heads, keys, size, _: (
         heads * len({str(rows) for rows, _ in flash.blocks(1, keys, size)})
     ),
+    "flash-work": lambda: when(
+        count_flops(attention, Q, K, V) == count_flops(flash.tiled_attention, Q, K, V, 2),
+        "the same number",
+    ),
+    "running-sum": lambda maximum, total, score, _: flash.online_softmax(
+        torch.tensor([float(maximum)] * total + [math.log(score)]), total
+    )[1],
     "how-exact": lambda: when(
         (flash.tiled_attention(Q, K, V, 2) - STEPS.context).abs().max() < 1e-12,
         "equal up to rounding",
@@ -1017,6 +989,10 @@ SHORT = {
     "first-block-hidden": lambda: when((T(-torch.inf) - T(-torch.inf)).exp().isnan(), "NaN"),
     "causal-tiles": lambda rows, columns, _: (
         causal_mask(8 * rows).view(rows, 8, columns, 8).any(3).any(1).sum()
+    ),
+    "feed-forward-reach": lambda: when(
+        token_dependence(EncoderBlock(24, 4, 96).double().feed_forward, X).equal(torch.eye(5) > 0),
+        "only its own",
     ),
     "norm-by-hand": lambda *n: F.layer_norm(T(*n[:4]), (4,)).max(),
     "dropout-values": lambda p, x: (
@@ -1030,6 +1006,9 @@ SHORT = {
     ].numel(),
     "parameters-of-norm": lambda width: parameters(nn.LayerNorm(width)),
     "patches-shape": lambda *n: vision.patchify(torch.zeros(n[:4]), n[4]).shape,
+    "mirrored-image": lambda rows, columns, _, patch: (
+        vision.patchify(numbered_patches(rows, columns).flip(-1), 8)[0, :, 0] == patch
+    ).nonzero(),
     "finer-patches": lambda high, _: (
         (vision.patchify(IMAGE, int(8 * high)).size(1) / vision.patchify(IMAGE, 8).size(1)) ** 2
     ),

@@ -188,8 +188,7 @@ def test_a_mistake_replaces_steps_that_exist():
     replaced = {step for mistake in MISTAKES for change in mistake.changes for step in change}
     steps = {step for exercise in EXERCISES.values() for step in exercise.steps}
     assert replaced <= steps | {*NAMES}
-    named = {name for mistake in MISTAKES for name in (*mistake.only, *mistake.but)}
-    assert named <= set(NAMES)
+    assert {name for mistake in MISTAKES for name in (*mistake.only, *mistake.but)} <= set(NAMES)
 
 
 def test_dropout_that_stops_is_right():
@@ -223,8 +222,7 @@ def test_a_crash_shows_the_learners_line_and_its_shapes():
 )  # fmt: skip
 def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):
     report = check(name, answer)
-    assert report.stage == "signature"
-    assert report.message == message
+    assert (report.stage, report.message) == ("signature", message)
 
 
 def sets(x):

@@ -3,6 +3,7 @@
 import re
 import sys
 from html import escape
+from unittest import mock
 from urllib.parse import unquote
 
 import lessons
@@ -70,15 +71,12 @@ def test_hints_are_those_of_the_call_and_end_with_the_solution():
 def test_what_is_offered_depends_on_what_was_found(monkeypatch):
     found = [LiveCard(check("attend", wrong)).labels() for _ in range(3)]
     assert [labels[2:] for labels in found] == [[], [], ["Show the solution"]]
-    assert LiveCard(check("attend", ...)).labels() == ["Hint"]
-    assert LiveCard(check("attend", lambda: 0)).labels() == [
-        "Hint",
-        "Show the solution",
-    ]  # never called
-    assert LiveCard(check("attend", solutions.attend)).labels() == [
-        "Trace my code",
-        "Show the solution",
-    ]
+    for answer, offered in (
+        (..., ["Hint"]),
+        (lambda: 0, ["Hint", "Show the solution"]),  # never called
+        (solutions.attend, ["Trace my code", "Show the solution"]),
+    ):
+        assert LiveCard(check("attend", answer)).labels() == offered
     monkeypatch.setenv(hint_ladder.SOLUTIONS, "off")
     assert LiveCard(check("attend", solutions.attend)).labels() == ["Trace my code"]
 
@@ -114,11 +112,9 @@ def test_an_answer_that_fails_only_when_it_is_traced_is_told_in_place():
 
 
 def test_an_interrupted_trace_lets_the_card_answer_again(monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     card = LiveCard(check("attend", wrong))
     with monkeypatch.context() as patch:
+        interrupted = mock.Mock(side_effect=KeyboardInterrupt)
         patch.setattr("mha_course.exercises.report.trace_answer", interrupted)
         card.press("trace")
     assert "interrupted" in card.shown["trouble"]

@@ -135,8 +135,7 @@ def test_a_broken_file_is_laid_aside_and_odd_entries_are_asked_again():
     assert set(kept["review"]) == {first, second, "odd", "of another course", "strange"}
     FILE.write_text("{" + FILE.read_text())
     broken = FILE.read_bytes()
-    assert review(START).due == []
-    assert FILE.read_bytes() == broken
+    assert (review(START).due, FILE.read_bytes()) == ([], broken)
     remember("attend", "correct")
     assert Path(f"{FILE}.broken").read_bytes() == broken
     assert "starts afresh" in progress().note
@@ -153,8 +152,8 @@ def test_another_clock_asks_again_and_no_later():
     assert name in review(START).due
     review(START).answer(name, "a")
     assert name not in review(START).due
-    other = START.astimezone().replace(tzinfo=None) + 3 * DAY  # without a zone: local
-    assert name in review(other).due
+    # without a zone: local
+    assert name in review(START.astimezone().replace(tzinfo=None) + 3 * DAY).due
 
 
 def test_where_nothing_can_be_kept_a_card_still_ends(monkeypatch):
@@ -170,14 +169,14 @@ def test_where_nothing_can_be_kept_a_card_still_ends(monkeypatch):
 def test_bad_input_gets_one_message():
     finish(0)
     shown = review(START)
-    with pytest.raises(ShapeError, match="no review question has this id"):
-        shown.answer("row-sum", "a")
-    with pytest.raises(ShapeError, match="no review question has this id"):
-        shown.answer([], "a")
-    with pytest.raises(ShapeError, match="review: now must be a time"):
-        review("today")
-    with pytest.raises(ShapeError, match="has no such choice"):
-        shown.answer(shown.due[0], "z")
+    for call, message in (
+        (lambda: shown.answer("row-sum", "a"), "no review question has this id"),
+        (lambda: shown.answer([], "a"), "no review question has this id"),
+        (lambda: review("today"), "review: now must be a time"),
+        (lambda: shown.answer(shown.due[0], "z"), "has no such choice"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            call()
     assert len(shown.due) == 5
 
 

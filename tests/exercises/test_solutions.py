@@ -92,8 +92,7 @@ def a_loop_over_heads_is_torchs_module(answers, dtype):
     module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
     weights = *module.in_proj_weight.chunk(3), module.out_proj.weight
     x = numbers(B, S, C, dtype=dtype)
-    got = answers.heads_in_a_loop(x, *weights, H)
-    same(got.detach(), module(x, x, x)[0].detach(), dtype)
+    same(answers.heads_in_a_loop(x, *weights, H).detach(), module(x, x, x)[0].detach(), dtype)
 
 
 def a_circuit_is_what_a_head_makes_of_the_one_token_it_sees(answers, dtype):

@@ -5,6 +5,7 @@ import linecache
 import sys
 import threading
 import time
+from unittest import mock
 
 import pytest
 import torch
@@ -125,8 +126,7 @@ def attend(x):
 
 
 def test_an_answer_uses_another_that_is_kept(notebook, file):
-    names = notebook(IMPORTS, SOFTMAX)
-    take_home.write("softmax", names["softmax"], file)
+    take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
     masked = """
 def masked_softmax(scores, mask):
     open_scores = scores.masked_fill(~mask, -1e30)
@@ -248,11 +248,8 @@ def test_two_kernels_at_once_lose_no_answer(notebook, kernel, monkeypatch):
 def test_where_nothing_can_be_written_it_is_told(notebook, kernel, monkeypatch):
     softmax = notebook(IMPORTS, SOFTMAX)["softmax"]
 
-    def refuse(*_):
-        raise PermissionError("read-only")
-
     with monkeypatch.context() as patched:
-        patched.setattr(take_home, "write", refuse)
+        patched.setattr(take_home, "write", mock.Mock(side_effect=PermissionError("read-only")))
         assert take_home.keep("softmax", softmax) == (
             "It could not be kept in my_attention.py (read-only)."
         )

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from rewriting import generator
+from rewriting import generator, refused
 from torch import nn
 
 from mha_course.attention import MultiHeadAttention
@@ -70,8 +70,7 @@ def test_layers_add_to_the_stream():
     for run in range(2):
         first, second = (as_module(layer, run) for layer in layers)
         stream = x[run] + first(x[run])[0]
-        want = stream + second(stream)[0] - x[run]
-        assert torch.allclose(total[run], want[:, 0], atol=1e-5)
+        assert torch.allclose(total[run], (stream + second(stream)[0] - x[run])[:, 0], atol=1e-5)
 
 
 def test_thin_parts_have_their_own_width_and_weights_are_what_weigh_says():
@@ -103,10 +102,7 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_random_state_alone():
 
 
 def test_what_cannot_be_learned_is_said():
-    with pytest.raises(ShapeError) as caught:
-        learn(TwoTokens(), 2, steps=0)
-    assert str(caught.value) == (
-        "learn: runs and steps must be positive. expected 1 or more, got runs=5, steps=0"
-    )
+    message = "learn: runs and steps must be positive. expected 1 or more, got runs=5, steps=0"
+    refused(lambda: learn(TwoTokens(), 2, steps=0), message)
     with pytest.raises(ShapeError, match="ParallelAttention: num_heads must divide width"):
         learn(TwoTokens(), 5)

@@ -87,9 +87,8 @@ def link_problems(text):
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_can_be_read_without_seeing_it(path):
     notebook = read(path)
-    assert list(heading_problems(notebook)) == []
-    assert list(picture_problems(notebook)) == []
-    assert list(link_problems(prose(notebook))) == []
+    problems = [*heading_problems(notebook), *picture_problems(notebook)]
+    assert [*problems, *link_problems(prose(notebook))] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGES.md", "TEACHING.md"])

@@ -159,8 +159,7 @@ def test_normalising_drops_what_changes_and_what_needs_a_kernel():
 
 @pytest.mark.notebook  # nbval compares the others' outputs
 def test_rendering_again_changes_no_byte():
-    path = LESSONS[5]
-    kept = path.read_text(encoding="utf-8")
+    kept = LESSONS[5].read_text(encoding="utf-8")
     assert lasting(authoring.render(kept)) == lasting(kept)
 
 
@@ -175,32 +174,39 @@ def lasting(text):
     return nbformat.writes(notebook)
 
 
-def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
-    def minutes(*cells):
-        return authoring.minutes(nbformat.v4.new_notebook(cells=list(cells)))
+text = nbformat.v4.new_markdown_cell
+code = nbformat.v4.new_code_cell
 
-    text = nbformat.v4.new_markdown_cell
-    code = nbformat.v4.new_code_cell
-    words = text("## See it\n" + "word " * 547)
-    exercise = text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 105)
-    examined = text("**From memory** ●●● 5 minutes.\n\n**Case 1** ●●○ 4 minutes.")
-    assert minutes(examined) == (10, 10)
-    folded = {"tags": ["drawing"]}
-    assert minutes(words) == (5, 5)  # 550 words
-    assert minutes(words, text("more")) == (10, 10)
-    assert minutes(words, exercise) == (10, 10)  # 110 words and what it says
-    assert minutes(words, exercise, text("more")) == (15, 15)
-    assert minutes(words, code("x = 1\n\n" * 60)) == (10, 10)  # 60 lines that are not empty
-    assert minutes(words, code("x = 1\n" * 61)) == (15, 15)
-    assert minutes(words, code("# Draw.\n" * 300, metadata=folded)) == (5, 5)
-    names = ("ScalingLab", "HeadExplorer", "ShapeTracer")
-    labs = [code(f"# Show.\n{name}(weights)", metadata=folded) for name in names]
-    assert minutes(words, code("from w import Lab", metadata=folded)) == (5, 5)
-    assert minutes(words, *labs) == (15, 15)  # 6 for three
-    deeper = text("## Deeper: more")
-    below = text("### A part\n" + "word " * 545)
-    assert minutes(words, deeper, below) == (5, 15)
-    assert minutes(deeper, below, words) == (5, 15)
+
+def folded(source):
+    return code(source, metadata={"tags": ["drawing"]})
+
+
+WORDS = text("## See it\n" + "word " * 547)  # 550 words
+EXERCISE = text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 105)
+MOVED = [folded(f"# Show.\n{name}(x)") for name in ("ScalingLab", "HeadExplorer", "ShapeTracer")]
+DEEPER = [text("## Deeper: more"), text("### A part\n" + "word " * 545)]
+MINUTES = {  # cells, and the minutes of the core and of all
+    "550 words": ([WORDS], (5, 5)),
+    "551 words": ([WORDS, text("more")], (10, 10)),
+    "110 words and what it says": ([WORDS, EXERCISE], (10, 10)),
+    "111 words and what it says": ([WORDS, EXERCISE, text("more")], (15, 15)),
+    "two that say it": (
+        [text("**From memory** ●●● 5 minutes.\n\n**Case 1** ●●○ 4 minutes.")], (10, 10)),
+    "60 lines that are not empty": ([WORDS, code("x = 1\n\n" * 60)], (10, 10)),
+    "61 lines": ([WORDS, code("x = 1\n" * 61)], (15, 15)),
+    "lines that are folded": ([WORDS, folded("# Draw.\n" * 300)], (5, 5)),
+    "an import of a lab": ([WORDS, folded("from w import Lab")], (5, 5)),
+    "6 for three things to move": ([WORDS, *MOVED], (15, 15)),
+    "deeper at the end": ([WORDS, *DEEPER], (5, 15)),
+    "deeper at the start": ([*DEEPER, WORDS], (5, 15)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MINUTES)
+def test_minutes_are_those_of_words_code_exercises_and_things_to_move(name):
+    cells, minutes = MINUTES[name]
+    assert authoring.minutes(nbformat.v4.new_notebook(cells=cells)) == minutes
 
 
 def test_the_readme_lists_every_lesson_with_its_minutes():
@@ -217,8 +223,7 @@ def test_the_readme_lists_every_lesson_with_its_minutes():
 def test_every_exercise_stands_in_one_lesson_right_above_its_check():
     found = []
     for path in LESSONS:
-        cells = code_cells(read(path))
-        for stub, cell in itertools.pairwise(cells):
+        for stub, cell in itertools.pairwise(code_cells(read(path))):
             match = re.fullmatch(r'check\("(\w+)", (\w+)\)', cell.source)
             if match:
                 name, answer = match.groups()
@@ -232,8 +237,7 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
 
 def test_every_question_is_asked_once():
     sources = "\n".join(cell.source for path in LESSONS for cell in code_cells(read(path)))
-    asked = re.findall(r'predict\("([\w-]+)"\)', sources)
-    assert sorted(asked) == sorted(exercises.QUESTIONS)
+    assert sorted(re.findall(r'predict\("([\w-]+)"\)', sources)) == sorted(exercises.QUESTIONS)
 
 
 def test_the_readme_counts_right():

@@ -81,8 +81,7 @@ def test_00_needs_head_1_and_finds_negative_products():
 def test_01_compares_two_scores_and_exchanges_values():
     found = example.load()
     hungry, greedily = (found.tokens.index(word) for word in ("hungry", "greedily"))
-    score = found.mha.steps(found.x).scores[0, 1, hungry, greedily]
-    assert round(score.item(), 2) == 23.74
+    assert round(found.mha.steps(found.x).scores[0, 1, hungry, greedily].item(), 2) == 23.74
     (was, *guesses), (were, *others) = exchanged_guesses()
     assert (was, were) == ("was", "were")
     assert [guess.split()[0] for guess in (*guesses, *others)] == ["it", "they", "it", "they"]

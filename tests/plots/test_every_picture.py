@@ -112,10 +112,9 @@ def returning(kind):
         if inspect.isfunction(getattr(plots, name))
     }
     for module in lessons.modules_named("pictures", "overlays", "static"):
-        found = inspect.getmembers(module, inspect.isfunction)
         functions |= {
             name: fn
-            for name, fn in found
+            for name, fn in inspect.getmembers(module, inspect.isfunction)
             if fn.__module__ == module.__name__ and not name.startswith("_")
         }
     return {

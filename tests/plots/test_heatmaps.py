@@ -40,15 +40,13 @@ def test_names_stand_where_they_belong(device):
 )
 def test_numbers_are_written_up_to_eight_columns_or_when_wanted(columns, annotate, count):
     assert len(plots.heatmap(np.ones((2, columns)), annotate=annotate).texts) == count
-    seen = plots.heatmap(torch.zeros(5, 5), mask=causal_mask(5)).texts
-    assert len(seen) == 15
+    assert len(plots.heatmap(torch.zeros(5, 5), mask=causal_mask(5)).texts) == 15
 
 
 @pytest.mark.parametrize("heads", [1, 4, 12])
 def test_head_grid_shows_every_head_on_one_scale(heads):
     weights = torch.rand(heads, 5, 7).softmax(-1)
-    figure = plots.head_grid(weights[None], mask=torch.ones(5, 7, dtype=torch.bool))
-    *panels, bar = figure.axes
+    *panels, bar = plots.head_grid(weights[None], mask=torch.ones(5, 7, dtype=torch.bool)).axes
     assert [ax.get_title(loc="left") for ax in panels] == [f"head {h}" for h in range(heads)]
     for ax, head in zip(panels, weights, strict=True):
         assert np.allclose(cells(ax).reshape(5, 7), head)
@@ -127,8 +125,7 @@ def test_a_long_title_leaves_the_picture_its_space(title, size):
 def test_what_is_punctuation_is_quoted_among_the_strongest():
     words = ["it", ",", "<mask>", "“", "c\u202e\nat"]
     shown = ["it", "“,”", "<mask>", "““”", "c�⏎at"]
-    expected = ", ".join(f"{word} → {word} 1.00" for word in shown)
-    assert plots.strongest(np.eye(5), words) == expected
+    assert plots.strongest(np.eye(5), words) == ", ".join(f"{word} → {word} 1.00" for word in shown)
     assert plots.strongest([[0.2, 0.5, 0.3]], ["it"], ["$x^$", "$5", "a_$b$"]) == "it → $5 0.50"
     assert plots.strongest([[1.0]], ["שלום"]) == "\u2068שלום\u2069 → \u2068שלום\u2069 1.00"
 
@@ -152,8 +149,7 @@ def test_a_grid_of_more_tokens_is_not_made_of_more_parts(draw):
 
     def parts(tokens):
         weights = draw(12, tokens, tokens).softmax(-1)
-        words = ["word"] * tokens
-        grid = plots.head_grid(weights, queries=words, mask=causal_mask(tokens))
+        grid = plots.head_grid(weights, queries=["word"] * tokens, mask=causal_mask(tokens))
         return len(grid.findobj(lambda part: part.get_visible()))
 
     assert parts(512) < 2 * parts(16)
@@ -191,7 +187,5 @@ def test_bars_show_each_panel_and_light_the_chosen():
     assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
     assert len({ax.get_xlim() for ax in figure.axes}) == 2
     assert len({ax.get_xlim() for ax in plots.token_bars(rows, words, shared=True).axes}) == 1
-    widths = [[bar.get_width() for bar in ax.patches] for ax in figure.axes]
-    assert widths == [[1, -2], [0, 3]]
-    colours = {bar.get_facecolor() for bar in figure.axes[0].patches}
-    assert len(colours) == 2
+    assert [[bar.get_width() for bar in ax.patches] for ax in figure.axes] == [[1, -2], [0, 3]]
+    assert len({bar.get_facecolor() for bar in figure.axes[0].patches}) == 2

@@ -55,8 +55,7 @@ def test_names_are_read_once_and_ids_as_numbers(names):
 
 
 def test_the_ids_of_several_sentences_name_the_tokens_of_each():
-    ids = torch.tensor([[7, 8], [9, 10]])
-    maps = read(WEIGHTS[:, None], queries=ids)  # (B, H, T, S)
+    maps = read(WEIGHTS[:, None], queries=torch.tensor([[7, 8], [9, 10]]))  # (B, H, T, S)
     assert [queries for queries, _ in maps.tokens] == [["7", "8"], ["9", "10"]]
 
 

@@ -38,8 +38,7 @@ def test_every_picture_of_the_same_numbers_has_the_same_limits(given, expected):
     picture = explorer.picture()
     assert (type(picture).__name__ == "Figure") == (kind == "weights")  # all heads, or only one
     assert limits(picture.axes[0] if kind == "weights" else picture) == tuple(ends)
-    grid = plots.head_grid(numbers)
-    assert limits(grid.axes[0]) == tuple(ends)
+    assert limits(plots.head_grid(numbers).axes[0]) == tuple(ends)
     panel = matrix("the numbers", NAMES, NAMES, numbers[0])
     if kind != "odd" and np.isfinite(given).all():
         assert panel["scale"] == sent
@@ -61,7 +60,5 @@ def test_what_is_hidden_has_no_say():
 def test_a_mask_is_white_where_hidden_and_full_where_open():
     ax = plots.heatmap([[1.0, 0.0]], scale=BOOL)
     ax.figure.canvas.draw()
-    full, empty = ax.collections[0].get_facecolor()
-    assert to_hex(full) == plots.BAR
-    assert to_hex(empty) == "#ffffff"
+    assert [to_hex(color) for color in ax.collections[0].get_facecolor()] == [plots.BAR, "#ffffff"]
     assert palettes()["bool"][3] == 0  # in a browser, the page's own paper

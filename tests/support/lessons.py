@@ -11,6 +11,7 @@ import mha_course.lessons
 from mha_course.cli import authoring
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
+BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}  # for parametrize
 
 
 @functools.cache

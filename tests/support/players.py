@@ -12,8 +12,7 @@ def now(page):
 def go_to_slide(page, part):
     """Go to the first slide that has a part, and return its number and the slide."""
     slides = page.locator(".stage > main > section")
-    has_part = [slide.locator(part).count() > 0 for slide in slides.all()]
-    place = has_part.index(True) + 1
+    place = [slide.locator(part).count() > 0 for slide in slides.all()].index(True) + 1
     page.evaluate(f"location.hash = '#slide-{place}'")
     page.wait_for_function(f"document.querySelector('footer output').value.startsWith('{place} ')")
     return place, page.locator("section.current")

@@ -61,8 +61,7 @@ class Relatives:
 
     def places(self, kind):
         """Return the places of arguments of a kind in the first call."""
-        longest = max(self.arguments, key=len)
-        return [place for place, x in enumerate(longest) if kind(x)]
+        return [place for place, x in enumerate(max(self.arguments, key=len)) if kind(x)]
 
     def sizes(self):
         """Return each size of the tensors of the first call, and where it is."""
@@ -142,8 +141,7 @@ class Relatives:
             if isinstance(x, torch.Tensor):
                 yield f"zeros {place}", partial(self._with, place, torch.zeros_like)
         for place in self.places(lambda x: isinstance(x, bool | str)):
-            values = {given[place] for given in self.arguments if place < len(given)}
-            for value in sorted(values):
+            for value in sorted({given[place] for given in self.arguments if place < len(given)}):
                 yield f"{value} {place}", partial(self._with, place, lambda _, v=value: v)
 
     def narrower(self):
@@ -156,8 +154,7 @@ class Relatives:
                 if not any(map(is_float, arguments)):
                     return call(*arguments)
                 wide = next(x.dtype for x in arguments if is_float(x))
-                rounded = [x.to(dtype).to(wide) if is_float(x) else x for x in arguments]
-                return call(*rounded)
+                return call(*[x.to(dtype).to(wide) if is_float(x) else x for x in arguments])
 
             yield f"inside {dtype}", inside
             yield (

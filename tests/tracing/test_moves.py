@@ -36,10 +36,11 @@ def test_names_follow_the_numbers(name):
 
 
 def test_a_tensor_that_no_memory_holds_is_followed():
-    def look(x):
-        return x[:, 1:].unsqueeze(1).transpose(1, 2).chunk(2, -1)[1].squeeze(2)
-
-    found = trace(look, torch.zeros(1, 1, 1).expand(10**4, 10**5, 10**3), axes="B S C")
+    found = trace(
+        lambda x: x[:, 1:].unsqueeze(1).transpose(1, 2).chunk(2, -1)[1].squeeze(2),
+        torch.zeros(1, 1, 1).expand(10**4, 10**5, 10**3),
+        axes="B S C",
+    )
     assert found.steps[-1].axes == ("B", "S", "?")
 
 

@@ -66,8 +66,7 @@ def test_code_without_a_file_is_named_by_its_function():
     space = {}
     exec(compile("def double(x):\n    return x * 2\n", "<a cell>", "exec"), space)
     found = trace(space["double"], torch.zeros(B, S, C), axes="B S C")
-    assert lines_of(found)[1] == "code that cannot be shown"
-    assert found.steps[0].lineno == 2
+    assert (lines_of(found)[1], found.steps[0].lineno) == ("code that cannot be shown", 2)
 
 
 @pytest.mark.parametrize("number", [2, 5])
@@ -82,8 +81,7 @@ def test_layers_that_repeat_the_one_before_take_one_line(number):
     assert shown == [*range(19), 19 * number, 19 * number + 1]
     assert len(found.steps) == 19 * number + 2
     assert found._repr_html_().count("not shown again") == 1
-    paths = dict(module.named_modules())
-    assert {step.module for step in found.steps} <= paths.keys()
+    assert {step.module for step in found.steps} <= dict(module.named_modules()).keys()
     linear = [step for step in found.steps if step.op == "linear"]
     assert [step.module for step in linear[4:8]] == [
         f"blocks.1.{name}_proj" for name in ("q", "k", "v", "out")
@@ -123,8 +121,7 @@ def test_warnings_are_steps_and_what_follows_from_one_says_so():
 def test_the_widget_opens_at_the_first_step_or_question():
     right = trace(MultiHeadAttention(C, H), torch.zeros(B, S, C), axes="B S C")
     assert ShapeTracer(right).position == 0
-    module = nn.MultiheadAttention(C, H)
-    asked = trace(module, *[torch.zeros(B, S, C)] * 3, axes="B S C")
+    asked = trace(nn.MultiheadAttention(C, H), *[torch.zeros(B, S, C)] * 3, axes="B S C")
     assert ShapeTracer(asked).position == asked.questions[0].index
 
 
@@ -183,8 +180,7 @@ def test_axes_are_guessed_from_declared_sizes_and_a_note_says_so():
     assert (both["query"], both["key"]) == ("B T C", "B S C")
     ids = trace(Decoder(), torch.zeros(B, S, dtype=torch.long), memory)
     assert (read(ids)["ids"], read(ids)["memory"]) == ("B T", "B S C")
-    first = nn.MultiheadAttention(C, H)
-    assert read(trace(first, *[torch.zeros(S, B, C)] * 3))["query"] == "S B C"
+    assert read(trace(nn.MultiheadAttention(C, H), *[torch.zeros(S, B, C)] * 3))["query"] == "S B C"
     assert read(trace(lambda x, layer: layer(x)[0], x, mha))["x"] == "B S C"
     picture = torch.zeros(B, 3, 8, 12)
     assert read(trace(nn.Conv2d(3, C, 4, 4), picture))["input"] == "B C Y X"
@@ -223,8 +219,7 @@ def test_a_guess_never_raises():
     def odd(x, y):
         return module(x)[0].sum() + y.sum()
 
-    found = trace(odd, torch.zeros(B, S, C), torch.zeros(B + 1, S, C))
-    assert read(found)["x"] == "? ? ?"
+    assert read(trace(odd, torch.zeros(B, S, C), torch.zeros(B + 1, S, C)))["x"] == "? ? ?"
     assert read(trace(odd, torch.zeros(B, S, C), torch.zeros(())))["x"] == "B S C"
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from contrast import TEXT, contrast
 from matplotlib.colors import to_hex
+from rewriting import refused
 
 from mha_course import example
 from mha_course.errors import ShapeError
@@ -304,8 +305,7 @@ def test_results_in_any_form(draw, returned, queries, keys):
         given, queries=tokens(3), keys=tokens(4, "s"), recompute=lambda scale: returned(given)
     )
     assert ask(explorer, scale=2.0) == ""
-    head, *_ = opened(explorer.state)
-    assert head["tokens"] == [(queries, keys)]
+    assert opened(explorer.state)[0]["tokens"] == [(queries, keys)]
 
 
 def raises(temperature):
@@ -371,11 +371,11 @@ def test_masks_that_can_be_chosen(T, S):
 )
 def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
     got = []
-
-    def function(mask=None):
-        return got.append(mask) or np.eye(4)
-
-    explorer = HeadExplorer(np.stack([np.eye(4)] * 2), mask=mask, recompute=function)
+    explorer = HeadExplorer(
+        np.stack([np.eye(4)] * 2),
+        mask=mask,
+        recompute=lambda mask=None: got.append(mask) or np.eye(4),
+    )
     (control,) = explorer.options["controls"]
     assert control["words"][explorer.state["values"]["mask"]] == start
     if start == "none":
@@ -387,10 +387,9 @@ def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
 
 
 def test_a_mask_of_other_tokens_is_left_out():
-    def function(sentence):
-        return np.eye(len(sentence.split()))
-
-    explorer = HeadExplorer(np.eye(3), mask=causal_mask(3), recompute=function)
+    explorer = HeadExplorer(
+        np.eye(3), mask=causal_mask(3), recompute=lambda sentence: np.eye(len(sentence.split()))
+    )
     assert ask(explorer, sentence="a b c d") == ""
     assert opened(explorer.state)[3] is None
     assert ask(explorer, sentence="a b c") == ""
@@ -460,12 +459,9 @@ def test_the_word_that_is_followed(draw):
     words = ["the", "cat", "the", "dogs"]
     rows = {follow: HeadExplorer(given, queries=words, follow=follow).row for follow in set(words)}
     assert rows == {"the": 2, "cat": 1, "dogs": 3}
-    free = HeadExplorer(given, queries=words, head=1)
-    assert free.row == int(given[1].argmax()) // 4
-    with pytest.raises(ShapeError) as caught:
-        HeadExplorer(given, queries=words, follow="dog")
-    told = "follow must be one of the queries. expected one of the, cat, the, dogs, got 'dog'"
-    assert str(caught.value) == f"HeadExplorer: {told}"
+    assert HeadExplorer(given, queries=words, head=1).row == int(given[1].argmax()) // 4
+    message = "follow must be one of the queries. expected one of the, cat, the, dogs, got 'dog'"
+    refused(lambda: HeadExplorer(given, queries=words, follow="dog"), f"HeadExplorer: {message}")
 
 
 @pytest.mark.parametrize(
@@ -479,8 +475,7 @@ def test_only_weights_between_few_words_are_a_sentence(draw, case, words):
     explorer = HeadExplorer(given, queries=names)
     assert explorer.state["words"] == ([(names, names)] if words else None)
     figure = explorer.picture().figure if case == "scores" else explorer.picture()
-    shown = [text.get_text() for ax in figure.axes for text in ax.texts]
-    assert ("w6" in shown) == words
+    assert ("w6" in [text.get_text() for ax in figure.axes for text in ax.texts]) == words
 
 
 @pytest.mark.parametrize(
@@ -503,8 +498,7 @@ def test_anything_can_be_drawn_without_a_browser(draw, case):
 
 def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     given = weights(draw, 2, 4, 5, 5)
-    explorer = HeadExplorer(given, layer=1)
-    figure = explorer.picture()
+    figure = HeadExplorer(given, layer=1).picture()
     titles = [ax.get_title("left") for ax in figure.axes[:4]]
     assert titles == [f"sentence 1, head {n}" for n in range(4)]
     assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
@@ -527,29 +521,27 @@ def in_node(expression, state=None):
     node = shutil.which("node")
     if node is None:
         pytest.skip("the widget's scripts are tested where node is installed")
-    packet = json.dumps(state, default=list)
-    read = (
-        "const maps = packet && "
-        "readMaps({ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) });"
-    )
-    helpers = f"const packet = {packet}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
-    script = f"""
+    program = f"""
         import {{ readMaps }} from "{folder}/data.js";
         import {{ rgbOf }} from "{folder}/../matrix.js";
         import {{ inkOn }} from "{folder}/../dom.js";
         import {{ notesOf, readoutOf }} from "{folder}/text.js";
+        const bytes = (list) => list && new Uint8Array(list);
+        const packet = {json.dumps(state, default=list)};
+        const maps = packet && readMaps(
+          {{ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) }});
+        // JSON knows no NaN and no infinity.
+        const plain = (_, x) => (typeof x === 'number' && !Number.isFinite(x) ? `${{x}}` : x);
+        console.log(JSON.stringify({expression}, plain));
     """
-    # JSON knows no NaN and no infinity.
-    plain = "(_, x) => (typeof x === 'number' && !Number.isFinite(x) ? `${x}` : x)"
-    program = f"{script}\n{helpers}\n{read}\nconsole.log(JSON.stringify({expression}, {plain}));"
     command = [node, "--input-type=module", "-"]
     done = subprocess.run(command, input=program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def readout(explorer, row, column, *, slot=0):
+def readout(explorer, row, column, slot=0):
     """Return what is written where a cell, a row or a column is pointed at."""
     at, lit = {"layer": 0, "slot": slot}, {"row": row, "column": column}
     return in_node(f"readoutOf(maps, {json.dumps(at)}, {json.dumps(lit)})", explorer.state)
@@ -568,34 +560,38 @@ def test_cells_rows_and_columns_are_put_into_words():
     given = np.array([right, [[-1, -np.inf, 2], [1, 1, 1], [0, 0, 0]]])
     mask = np.array([[True, True, False], [True, True, True], [False, True, False]])
     explorer = HeadExplorer(given, queries=["a", "b", "c"], mask=mask)
-    assert readout(explorer, 0, 1) == "head 0: a → b 1.00"
-    assert readout(explorer, 0, 2) == "head 0: a → c hidden by the mask"
-    assert readout(explorer, 1, 0) == "head 0: b → a NaN, not a number"
-    assert readout(explorer, 2, 2) == "head 0: c → c 0.70, though hidden by the mask"
-    assert readout(explorer, 0, 1, slot=1) == "head 1: a → b hidden (−∞)"
-    assert readout(explorer, 2, None) == "head 0: “c” looks at b 0.30"
-    assert readout(explorer, None, 1) == "head 0: “b” is seen by a 1.00, b 0.50, c 0.30"
+    words = {  # of a row, a column and a head
+        (0, 1, 0): "head 0: a → b 1.00",
+        (0, 2, 0): "head 0: a → c hidden by the mask",
+        (1, 0, 0): "head 0: b → a NaN, not a number",
+        (2, 2, 0): "head 0: c → c 0.70, though hidden by the mask",
+        (0, 1, 1): "head 1: a → b hidden (−∞)",
+        (2, None, 0): "head 0: “c” looks at b 0.30",
+        (None, 1, 0): "head 0: “b” is seen by a 1.00, b 0.50, c 0.30",
+    }
+    assert {place: readout(explorer, *place) for place in words} == words
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
     assert readout(hidden, 0, None) == "this head: “0” sees nothing: all keys are hidden"
     assert readout(hidden, None, 1) == "this head: no query sees “1”"
 
 
-def test_what_is_unusual_is_noted():
-    def notes(given, **options):
-        state = HeadExplorer(given, **options).state
-        return in_node("notesOf(maps, { layer: 0, slot: 0 })", state)
+NOTED = [  # numbers, a mask, and what is noted of them: whether it is a warning, and its words
+    (np.eye(2), None, []),
+    ([[0.9, 0.6], [0.1, 0.4]], None,
+     [(True, "rows sum to 0.50 … 1.50, not 1; the columns sum to 1, as after a softmax over the "
+             "queries")]),
+    ([[2.0, 2.0]], None, [(False, "rows sum to 4.00, not 1")]),
+    ([[1.5, -0.5]], None, [(False, "rows sum to 1.00, with numbers below 0")]),
+    ([[0.5, 0.5], [0.25, 0.75]], causal_mask(2), [(True, "hidden cells hold weight, up to 0.50")]),
+    ([[np.nan, np.nan], [0.5, 0.5]], None, [(True, "2 cells are NaN, not a number")]),
+]  # fmt: skip
 
-    assert notes(np.eye(2)) == []
-    over = notes([[0.9, 0.6], [0.1, 0.4]])
-    said = "rows sum to 0.50 … 1.50, not 1; the columns sum to 1, as after a softmax over the "
-    assert over == [{"warning": True, "text": f"{said}queries"}]
-    assert notes([[2.0, 2.0]]) == [{"warning": False, "text": "rows sum to 4.00, not 1"}]
-    below = "rows sum to 1.00, with numbers below 0"
-    assert notes([[1.5, -0.5]]) == [{"warning": False, "text": below}]
-    leaking = notes([[0.5, 0.5], [0.25, 0.75]], mask=causal_mask(2))
-    assert leaking == [{"warning": True, "text": "hidden cells hold weight, up to 0.50"}]
-    nans = {"warning": True, "text": "2 cells are NaN, not a number"}
-    assert nans in notes([[np.nan, np.nan], [0.5, 0.5]])
+
+@pytest.mark.parametrize(("given", "mask", "noted"), NOTED)
+def test_what_is_unusual_is_noted(given, mask, noted):
+    state = HeadExplorer(given, mask=mask).state
+    notes = in_node("notesOf(maps, { layer: 0, slot: 0 })", state)
+    assert [(note["warning"], note["text"]) for note in notes] == noted
 
 
 # ---- whose numbers, and what is wrong with what was typed ----

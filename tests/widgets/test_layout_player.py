@@ -102,8 +102,7 @@ def test_every_cell_is_the_number_that_torch_has_there_and_new_memory_a_strip(na
 
 def test_token_head_and_colour_are_those_of_the_right_split(both):
     heads = right(counted(1, 3, 8))
-    cells = lanes(both)[0]["cells"].values()
-    assert len({cell["fill"] for cell in cells}) == 6
+    assert len({cell["fill"] for cell in lanes(both)[0]["cells"].values()}) == 6
     for lane in lanes(both):
         for head, token in itertools.product(range(2), range(3)):
             for number in heads[0, head, token].tolist():
@@ -127,8 +126,7 @@ def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, toke
 
     one, two = lanes(LayoutPlayer(trace(good, x, **known), trace(bad, x, **known)))
     assert [frame["odd"] for frame in one["frames"]] == [[], [], []]
-    odd = (good(x) != bad(x)).flatten().nonzero().flatten().tolist()
-    assert two["frames"][1]["odd"] == odd
+    assert two["frames"][1]["odd"] == (good(x) != bad(x)).flatten().nonzero().flatten().tolist()
     assert two["frames"][1]["axes"] == ["B", "H", "S", "D"]
     parts = [len(set((bad(x)[0, h] // (heads * width)).flatten().tolist())) for h in range(heads)]
     assert f"from only {max(parts)} of {tokens} tokens" in two["frames"][1]["mixing"]
@@ -159,8 +157,7 @@ def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(
 
 
 def test_a_strip_names_the_sentence_where_there_are_several(both):
-    made = trace(lambda x: x.view(2, 3, 2, 2), counted(2, 3, 4), **KNOWN)
-    (lane,) = lanes(LayoutPlayer(made))
+    (lane,) = lanes(LayoutPlayer(trace(lambda x: x.view(2, 3, 2, 2), counted(2, 3, 4), **KNOWN)))
     assert (lane["cells"]["13"]["tag"], lane["cells"]["13"]["owner"]) == ("t0 h0", "b1 t0 h0")
     assert lanes(both)[0]["cells"]["13"]["owner"] == "t1 h1"
 
@@ -192,10 +189,11 @@ def test_a_line_with_two_calls_gives_each_its_own():
 
 
 def test_the_first_chain_with_a_reshape_comes_before_others():
-    def run(x, y):
-        return x.transpose(1, 2) @ y.view(1, 3, 2, 4).flatten(2)
-
-    made = trace(run, counted(1, 3, 8), counted(1, 3, 8))
+    made = trace(
+        lambda x, y: x.transpose(1, 2) @ y.view(1, 3, 2, 4).flatten(2),
+        counted(1, 3, 8),
+        counted(1, 3, 8),
+    )
     assert lanes(LayoutPlayer(made))[0]["frames"][0]["call"] == "y"
 
 
@@ -281,10 +279,8 @@ def test_cells_fly_and_a_copy_is_written_first(show):
     )
     browsing.stop_clock(page)
     start, strip = page.evaluate(GRID, 0), page.evaluate(STRIP, 0)
-    page.locator(".mha-layout").focus()
-    page.keyboard.press("ArrowRight")
-    flying = page.evaluate(GRID, 0)
-    assert sorted(cell[:2] for cell in flying) == sorted(cell[:2] for cell in start)
+    page.locator(".mha-layout").press("ArrowRight")
+    assert sorted(cell[:2] for cell in page.evaluate(GRID, 0)) == sorted(cell[:2] for cell in start)
     flights = "document.getAnimations().filter(({effect}) => effect.target.matches('.cell')).length"
     assert page.evaluate(flights) == 24
     assert page.evaluate(STRIP, 0) == strip

@@ -77,10 +77,7 @@ def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
 
 
 def test_an_error_at_the_start_is_shown_and_the_next_move_recovers():
-    def invert(size):
-        return plots.heatmap(np.eye(2) * (1 / size)), f"1 / {size}"
-
-    panel = Panel(invert, size=[0, 2])
+    panel = Panel(lambda size: (plots.heatmap(np.eye(2) * (1 / size)), f"1 / {size}"), size=[0, 2])
     data, _ = panel._repr_mimebundle_()
     assert "⚠ ZeroDivisionError: division by zero" in data["text/html"]
     ask(panel, size=1)

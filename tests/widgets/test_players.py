@@ -85,10 +85,8 @@ def test_keys_step_and_go_no_further(page, last):
         ("Home", 0),
     ):
         page.keyboard.press(key)
-        assert now(page) == to
-        assert page.evaluate("document.getAnimations().length") == 0
-    page.locator("input").focus()
-    page.keyboard.press("ArrowRight")
+        assert (now(page), page.evaluate("document.getAnimations().length")) == (to, 0)
+    page.locator("input").press("ArrowRight")
     assert now(page) == 1
     page.get_by_role("button", name="Next").focus()
     for key, to in (("Enter", 2), ("ArrowLeft", 1), (" ", 2)):
@@ -105,12 +103,10 @@ def test_keys_step_and_go_no_further(page, last):
 
 def test_it_plays_to_the_end_and_from_the_start_again(page, last):
     browsing.stop_clock(page)
-    page.locator(".mha-player").focus()
-    page.keyboard.press(" ")
+    page.locator(".mha-player").press(" ")
     assert page.get_by_role("button", name="Pause").count() == 1
     page.clock.run_for(3000)
-    assert now(page) == 2
-    assert page.evaluate("document.getAnimations().length") == 0
+    assert (now(page), page.evaluate("document.getAnimations().length")) == (2, 0)
     page.keyboard.press(" ")
     page.clock.run_for(3000)
     assert now(page) == 2
@@ -128,8 +124,7 @@ def test_it_plays_to_the_end_and_from_the_start_again(page, last):
 
 def test_two_views_of_one_model_agree_and_leave_nothing_behind(page, last):
     page.evaluate("async () => { window.tidy_two = await draw('two') }")
-    page.locator("#two .mha-player").focus()
-    page.keyboard.press("End")
+    page.locator("#two .mha-player").press("End")
     words = [page.locator(f"#{view} .count").inner_text() for view in ("one", "two")]
     assert words == [f"{last + 1} / {last + 1}"] * 2
     page.evaluate("() => { tidy(); tidy_two() }")
@@ -181,6 +176,5 @@ def test_harmful_words_are_shown_as_words(kind, widget_page):
         assert page.evaluate("window.hacked") is None
         assert page.locator("#one img, #one script").count() == 0
     assert EVIL in page.locator("#one").inner_text().replace("\n", "")
-    turned = kind(hostile("\u202eevil\n\tx", given="x"))
-    sent = json.dumps(turned.options, ensure_ascii=False)
+    sent = json.dumps(kind(hostile("\u202eevil\n\tx", given="x")).options, ensure_ascii=False)
     assert ("\u202e" in sent, "�evil" in sent) == (False, True)

@@ -64,8 +64,7 @@ def test_a_page_answers_a_sentence_as_python_does(widget_page):
         wanted["tokens"] = [list(pair) for pair in wanted["tokens"]]
         wanted["words"] = wanted["words"] and [list(pair) for pair in wanted["words"]]
         assert answered == wanted
-        trouble = page.locator(".mha-heads .trouble")
-        assert trouble.inner_text() == wanted["trouble"]
+        assert page.locator(".mha-heads .trouble").inner_text() == wanted["trouble"]
 
 
 def test_the_model_travels_with_pages_without_a_kernel_alone(monkeypatch):

@@ -138,27 +138,21 @@ def test_what_the_cases_are_copied_from_is_the_module_of_pytorch(reference, mask
     assert torch.allclose(module(x, mask), want, rtol=0, atol=1e-12)
 
 
-def shown(number, monkeypatch):
-    """Return the code that a case shows, the whole page, and the text above the code."""
+@pytest.mark.parametrize("number", exam.CASES)
+def test_the_code_that_is_shown_is_what_runs(number, monkeypatch):
     pages = []
     monkeypatch.setattr("mha_course.plots.figures.show_html", lambda page, _: pages.append(page))
     exam.show(number)
     above, code = re.match(r"(?s)(.*)<pre[^>]*>(.*)</pre>", pages[0]).groups()
-    return html.unescape(code), html.unescape(pages[0]), above
-
-
-@pytest.mark.parametrize("number", exam.CASES)
-def test_the_code_that_is_shown_is_what_runs(number, monkeypatch):
-    code, page, above = shown(number, monkeypatch)
     names = {"torch": torch, "nn": nn, "math": math, "F": torch.nn.functional}
-    exec(code, names)
+    exec(html.unescape(code), names)
     assert len(code.splitlines()) > 20
     suspect = exam.suspects()[f"case {number}"]
     again = names["Attention"](24, 4).double()
     again.load_state_dict(suspect.state_dict())
     x = torch.randn(1, 5, 24, dtype=torch.float64)
     assert torch.equal(again(x), suspect(x))
-    assert ROWS[CASES[number].mistake].text in page
+    assert ROWS[CASES[number].mistake].text in html.unescape(pages[0])
     assert ROWS[CASES[number].mistake].title not in above
 
 

@@ -49,8 +49,7 @@ def ask(made, **moved):
 
 def test_all_numbers_are_sent_once_as_they_were(mha, draw):
     x = draw(1, 5, 24)
-    mask = torch.ones(5, 5, dtype=torch.bool).tril()
-    steps = mha.steps(x, mask=mask)
+    steps = mha.steps(x, mask=torch.ones(5, 5, dtype=torch.bool).tril())
     made = AttentionScene(steps, tokens=WORDS, x=x, out_proj=mha.out_proj)
     arrays = sent(made)
     for name in ("q", "k", "v", "scores", "masked_scores", "weights", "context", "merged", "out"):
@@ -64,8 +63,7 @@ def test_all_numbers_are_sent_once_as_they_were(mha, draw):
 
 
 def test_what_heads_add_makes_out_with_the_bias(mha, draw):
-    x = draw(1, 5, 24)
-    steps = mha.steps(x)
+    steps = mha.steps(draw(1, 5, 24))
     arrays = sent(AttentionScene(steps, tokens=WORDS, out_proj=mha.out_proj))
     with torch.no_grad():
         parts = head_contributions(steps.context, mha.out_proj.weight)[0].numpy()  # (H, S, C)
@@ -180,9 +178,8 @@ def test_a_sentence_that_is_typed_takes_the_place_of_the_given_one(recompute, yo
     assert made.options["controls"][0]["start"] == example.SENTENCE
     typed = "the loud cat was hungry , so it ate greedily"
     assert ask(made, sentence=typed) == ""
-    assert made.state["tokens"] == typed.split()
+    assert made.state["tokens"] == made.state["words"] == typed.split()
     assert made.state["S"] == 10
-    assert made.state["words"] == typed.split()
     given, x = course(typed)
     for name, tensor in (vars(given) | {"x": x}).items():
         if name in sent(made):
@@ -205,10 +202,8 @@ def test_stages_of_two_sentences_are_never_mixed(scene):
     weights = torch.full((1, 4, 3, 3), 1 / 3)
     made = scene(recompute=lambda sentence: (torch.zeros(1, 3, 24), weights))
     before = made.state
-    trouble = ask(made, sentence="it was it")
-    assert "another sentence needs all stages" in trouble
-    assert made.state["tokens"] == before["tokens"]
-    assert made.state["S"] == 5
+    assert "another sentence needs all stages" in ask(made, sentence="it was it")
+    assert (made.state["tokens"], made.state["S"]) == (before["tokens"], 5)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +245,8 @@ def test_nothing_lies_outside_the_picture_or_over_another_matrix(S, H, D):
     boxes = [(part["x"], part["y"], part["w"], part["h"]) for part in plan.parts.values()]
     boxes += [(box["x"], box["y"], box["side"], box["side"]) for box in plan.heads]
     for n, (x, y, w, h) in enumerate(boxes):
-        assert x >= 0
-        assert y >= 0
-        assert x + w <= WIDTH
-        assert y + h <= HEIGHT
+        assert 0 <= x <= x + w <= WIDTH
+        assert 0 <= y <= y + h <= HEIGHT
         for left, top, wide, tall in boxes[:n]:
             assert x >= left + wide or left >= x + w or y >= top + tall or top >= y + h
     for text in plan.texts:
@@ -262,10 +255,8 @@ def test_nothing_lies_outside_the_picture_or_over_another_matrix(S, H, D):
 
 def test_the_static_picture_shows_the_row_that_is_followed(scene):
     made = scene(follow="cat", head=2)
-    figure = made.picture()
-    (ax,) = figure.axes
-    lit = [text.get_text() for text in ax.texts if text.get_color() == plots.ACCENT]
-    assert lit == ["cat"]
+    (ax,) = made.picture().axes
+    assert [text.get_text() for text in ax.texts if text.get_color() == plots.ACCENT] == ["cat"]
     images = [image.get_array() for image in ax.images]
     weights = sent(made)["weights"].reshape(4, 5, 5)[2]
     assert any(image.shape == (5, 5) and np.allclose(image, weights) for image in images)

@@ -12,25 +12,18 @@ from mha_course.masks import causal_mask
 SIZES = {"B": 2, "S": 5, "T": 5, "C": 24, "H": 4, "D": 6}
 
 
-def written():
-    code = html.unescape(
-        re.search(r"<pre>(.*?)</pre>", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
-    )
-    space = {"torch": torch}
-    exec(code, space)
-    return space["multi_head_attention"]
-
-
 def test_its_code_computes_what_the_reference_does(draw):
+    code = re.search(r"<pre>(.*?)</pre>", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    space = {"torch": torch}
+    exec(html.unescape(code), space)
     mha = MultiHeadAttention(SIZES["C"], SIZES["H"], bias=False).double()
     parameters = [
         linear.weight.detach() for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
     ]
     x = draw(*(SIZES[letter] for letter in "BSC"))
     for mask in (None, causal_mask(SIZES["S"])):
-        for got, want in zip(
-            written()(x, *parameters, SIZES["H"], mask), mha(x, mask=mask), strict=True
-        ):
+        results = space["multi_head_attention"](x, *parameters, SIZES["H"], mask)
+        for got, want in zip(results, mha(x, mask=mask), strict=True):
             assert torch.allclose(got, want, atol=1e-12)
 
 
@@ -49,7 +42,5 @@ def test_its_shapes_are_those_of_a_pass(draw):
 def test_it_prints_on_one_sheet(new_page):
     page = new_page(width=1280, height=1600)
     page.goto(PAGE.as_uri())
-    printed = page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
-    rest = page.evaluate("document.body.scrollHeight")
-    assert rest > 700  # it is not empty
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))) == 1
+    assert page.evaluate("document.body.scrollHeight") > 700  # it is not empty

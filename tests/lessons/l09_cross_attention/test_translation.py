@@ -77,8 +77,7 @@ def test_translating_reads_the_source_once(model, monkeypatch):
         translation.Translator, "encode", lambda self, ids: reads.append(ids) or whole(self, ids)
     )
     weights, said, english = translation.translate(model, SENTENCE)
-    assert len(reads) == 1
-    assert " ".join(english) == SENTENCE
+    assert (len(reads), " ".join(english)) == (1, SENTENCE)
     assert weights.shape == (2, len(said), 7)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, len(said)))
 

@@ -23,8 +23,7 @@ def complex_turn(pair, angle):
 def test_arrows_are_turned_as_complex_numbers_are(base):
     lab = RotaryLab()
     lab.set(position=20, distance=9, base=base)
-    dials = panels(lab)[:6]
-    for i, dial in enumerate(dials):
+    for i, dial in enumerate(panels(lab)[:6]):
         rate = base ** (-i / 6)
         assert float(dial["note"].split()[0]) == pytest.approx(rate, rel=0.1)
         k, q = (one["at"] for one in dial["arrows"])

@@ -14,8 +14,7 @@ def test_drawings_hold_every_cell():
     assert_close(torch.tensor(image.get_array()), encoding.T)
     for line, channel in zip(lines, (0, 5), strict=True):
         assert_close(torch.tensor(line.get_ydata()), encoding[:, channel])
-    cells = rope_pairs(8).patches
-    colors = [patch.get_facecolor() for patch in cells]
+    colors = [patch.get_facecolor() for patch in rope_pairs(8).patches]
     for first, other in ((0, 4), (3, 7), (8, 9), (14, 15)):
         assert colors[first] == colors[other]
     assert len(set(colors[:8])) == len(set(colors[8:])) == 4

@@ -52,8 +52,7 @@ def test_kv_heads_rest_only_where_they_divide_the_heads():
 
 
 def test_bars_lines_and_table_agree():
-    lab = CacheLab()
-    bars, table, lines = lab.state["panels"]
+    bars, table, lines = CacheLab().state["panels"]
     at = lines["at"]
     cache = next(line["values"] for line in lines["lines"] if line["name"] == "cache")
     assert cache[at] == bars["values"][0] == 0.5

@@ -36,15 +36,12 @@ def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
 def test_hidden_scores_add_nothing():
     row = torch.tensor([-torch.inf, -torch.inf, 0.5, -torch.inf, -torch.inf])
     steps = online_softmax.running(row, 2)
-    assert [step.total for step in steps] == [0.0, 1.0, 1.0]
-    assert [step.shrink for step in steps] == [0.0, 0.0, 1.0]
+    assert [(step.total, step.shrink) for step in steps] == [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)]
 
 
 def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
-    figure = pictures.online_softmax(scores[0], 4)
-    top, bottom = figure.axes
-    steps = online_softmax.running(scores[0], 4)
-    for before, step in itertools.pairwise(steps):
+    top, bottom = pictures.online_softmax(scores[0], 4).axes
+    for before, step in itertools.pairwise(online_softmax.running(scores[0], 4)):
         assert f"max {step.maximum:.1f}" in words(top)
         line = f"{before.total:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
         assert line in words(bottom)

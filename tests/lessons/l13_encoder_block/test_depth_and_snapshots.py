@@ -36,8 +36,7 @@ def test_gradients_at_depth_are_those_of_autograd():
         for gradient in torch.autograd.grad(loss, [x, first, last, *matrices])
     ]
     measured = depth.measure(depth.pre_norm, 2, last_norm=True, draws=1)
-    lengths = torch.cat((measured.at_x[0], measured.at_weights[0]))
-    assert lengths.tolist() == pytest.approx(wanted)
+    assert torch.cat((measured.at_x[0], measured.at_weights[0])).tolist() == pytest.approx(wanted)
 
 
 def test_depth_has_a_number_for_each_place_in_each_draw():
@@ -162,8 +161,7 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     """Autograd is the authority: the mean that one number is measured by depends on these."""
     x = torch.ones(2, 5, 6, requires_grad=True)
     (gradient,) = torch.autograd.grad(x.mean(dims, keepdim=True).expand_as(x)[0, 1, 2], x)
-    figure = norm_groups({"way": dims}, (2, 5, 6))
-    (ax,) = figure.axes
+    (ax,) = norm_groups({"way": dims}, (2, 5, 6)).axes
     lit = torch.tensor(
         [colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]
     ).view(2, 5, 6)

@@ -44,8 +44,7 @@ def test_a_pair_holds_the_same_patches_and_both_answers():
     pictures = drawn()
     assert (pictures.same[::2] + pictures.same[1::2] == 1).all()
     assert 0.4 < pictures.same[::2].float().mean() < 0.6
-    patches = vision.patchify(pictures.images, vision.PATCH)
-    for one, other in patches.unflatten(0, (-1, 2))[:50]:
+    for one, other in vision.patchify(pictures.images, vision.PATCH).unflatten(0, (-1, 2))[:50]:
         assert sorted(one.tolist()) == sorted(other.tolist())
     for count in torch.bincount(pictures.colours[pictures.same == 1, 0], minlength=4):
         assert 30 < count < 70  # one shape says nothing about the answer

@@ -30,8 +30,7 @@ def test_a_causal_model_makes_no_mask(device):
         )
     logits = model(ids)
     assert [(kwargs["mask"], kwargs["is_causal"]) for kwargs in given] == [(None, True)] * L
-    mask = masks.causal_mask(7, device=device)
-    want = model.to_words(model.encoder(model.embed(ids), mask))
+    want = model.to_words(model.encoder(model.embed(ids), masks.causal_mask(7, device=device)))
     assert torch.allclose(logits, want, rtol=0, atol=1e-12)
 
 
@@ -51,8 +50,7 @@ def test_generating_with_a_cache_writes_the_same(device):
         cached, plain = (generate(model, ids, 8, cached=way) for way in (True, False))
         assert torch.equal(cached, plain)
         assert torch.equal(cached[:, :3], ids)
-        likeliest = model(cached[:, :-1])[:, 2:].argmax(-1)
-        assert torch.equal(cached[:, 3:], likeliest)
+        assert torch.equal(cached[:, 3:], model(cached[:, :-1])[:, 2:].argmax(-1))
         assert cached.shape == (B, 11)
 
 
@@ -66,8 +64,7 @@ def test_generating_draws_by_the_model_and_the_temperature():
     drawn = draw(2.0)
     assert torch.equal(drawn, draw(2.0))
     want = (model(ids[:1])[0, -1] / 2).softmax(-1)
-    shares = torch.bincount(drawn, minlength=V) / 4000
-    assert (shares - want).abs().max() < 0.03
+    assert (torch.bincount(drawn, minlength=V) / 4000 - want).abs().max() < 0.03
     assert (torch.bincount(draw(0.5), minlength=V) / 4000 - want).abs().max() > 0.03
 
 

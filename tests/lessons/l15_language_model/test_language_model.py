@@ -61,9 +61,8 @@ def test_what_is_drawn_is_recognised_and_what_is_spoilt_is_not():
 def test_only_the_pairs_of_a_split_can_be_drawn():
     for text in UNSEEN:
         assert parsing.nats(text.words, "train") == math.inf
-        more = math.log(192 / len(grammar.noun_pairs("test")))
         assert parsing.nats(text.words, "any") - parsing.nats(text.words, "test") == pytest.approx(
-            more
+            math.log(192 / len(grammar.noun_pairs("test")))
         )
 
 
@@ -106,11 +105,9 @@ def test_a_bigram_counts():
 
 
 def test_rows_of_weights_are_the_places_that_guess(model):
-    ids = language.encode([text.words for text in DRAWN])[:, :-1]
-    whole = model.attention_weights(ids)
-    found = language_model.weights(model, DRAWN)
+    whole = model.attention_weights(language.encode([text.words for text in DRAWN])[:, :-1])
     # word 4 is guessed at place 4; word 2 is at 3
-    torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])
+    torch.testing.assert_close(language_model.weights(model, DRAWN)[..., 4, 2], whole[..., 4, 3])
     assert torch.equal(whole[0, 0, 0] > 0, masks.causal_mask(whole.size(-1)))
 
 

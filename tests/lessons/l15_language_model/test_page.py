@@ -14,8 +14,7 @@ from mha_course.models.language import WORDS, encode
 
 @pytest.fixture(scope="module")
 def model():
-    train = language_model.train_language_model
-    return train(0, steps=pronouns.STEPS, progress=False)[0]
+    return language_model.train_language_model(0, steps=pronouns.STEPS, progress=False)[0]
 
 
 def perplexities(*models, texts):

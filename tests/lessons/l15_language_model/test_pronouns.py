@@ -27,8 +27,7 @@ def test_adjectives_are_those_of_the_nouns_that_pronouns_stand_for(texts):
             text.pairs["pronoun"], pronouns.to_adjective(text).pairs["pronoun"], strict=True
         )
         for (place, noun), (same, adjective) in pairs:
-            assert place == same
-            assert adjective == noun - 1  # they are side by side
+            assert (same, adjective) == (place, noun - 1)  # they are side by side
 
 
 def test_accuracy_counts_pronouns_one_by_one(texts):

@@ -22,8 +22,7 @@ def texts():
 def test_columns_are_the_heads_layer_after_layer(model, texts):
     weights = head_analysis.all_weights(model, texts)
     (place,) = head_tables.baseline_table(model, texts, ["pronoun"])
-    want = head_analysis.position_baseline(weights, texts, "pronoun").flatten()
-    assert torch.equal(place, want)
+    assert torch.equal(place, head_analysis.position_baseline(weights, texts, "pronoun").flatten())
     names = [f"L{layer} H{head}" for layer in range(2) for head in range(4)]
     assert head_tables.head_names(model) == names
     assert {relation for text in texts for relation in text.pairs} == set(head_tables.RELATIONS)
@@ -70,8 +69,7 @@ def test_mean_ablation_puts_the_mean_in_the_place_of_a_head(model, texts):
     "means", [None, torch.linspace(-1, 1, 96).view(2, 48)], ids=["zero", "mean"]
 )
 def test_what_is_lost_is_the_difference_of_two_accuracies(model, texts, means):
-    heads = [(0, 0), (1, 1)]
-    found = head_tables.accuracy_lost(model, texts, ["pronoun"], [heads, []], means)[0]
+    found = head_tables.accuracy_lost(model, texts, ["pronoun"], [[(0, 0), (1, 1)], []], means)[0]
     ablated = head_analysis.ablate_heads(
         head_analysis.ablate_heads(model, [(0, 0)], means), [(1, 1)], means
     )

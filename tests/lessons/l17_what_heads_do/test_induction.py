@@ -16,8 +16,7 @@ def test_repeated_words_are_different_ones_and_then_the_same_again():
     assert set(periods) == set(range(6, 13))
     for row, n in zip(ids, periods, strict=True):
         assert torch.equal(row[n:], row[:-n])
-    known = [[False] * n + [True] * (23 - n) for n in periods]
-    assert induction.is_known(ids).tolist() == known
+    assert induction.is_known(ids).tolist() == [[False] * n + [True] * (23 - n) for n in periods]
 
 
 def test_pieces_are_cut_out_anywhere_and_known_inside():
@@ -44,8 +43,7 @@ def test_only_words_that_are_known_are_asked_for():
 
     assert induction.known_loss(knows, ids) < 1e-6
     logits = torch.cat((knows(ids), torch.zeros(9, 1, 32)), 1)
-    assert induction.accuracy(logits, ids) == 1
-    assert induction.accuracy(-logits, ids) == 0
+    assert [induction.accuracy(given, ids) for given in (logits, -logits)] == [1, 0]
     assert induction.known_loss(lambda words: torch.zeros(9, 23, 32), ids).item() == pytest.approx(
         math.log(32)
     )

@@ -6,6 +6,7 @@ import shutil
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest import mock
 
 import huggingface_hub.constants
 import pytest
@@ -131,10 +132,8 @@ def test_real_ones_are_those_of_a_known_revision(hub, capsys):
 
 
 def test_a_folder_of_ones_own_is_opened_without_a_network(tmp_path, monkeypatch, capsys):
-    def no_network(*_):
-        raise AssertionError("a local folder asks the network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    asked = mock.Mock(side_effect=AssertionError("a local folder asks the network"))
+    monkeypatch.setattr(socket, "getaddrinfo", asked)
     folder = shutil.copytree(real_models.shipped("llama"), tmp_path / "mine" / "cats")
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in (folder, "~/mine/cats"):
@@ -217,8 +216,7 @@ def test_pairs_become_places_of_tokens():
     # of a word in pieces the last
     assert placed[0].pairs == {"pronoun": ((7, 5),), "odd": ((4, 1), (6, 4))}
     assert placed[1].pairs == {"pronoun": ((3, 2),)}
-    assert mask.sum(-1).tolist() == [9, 5]
-    assert ids.shape == (2, 9)
+    assert (mask.sum(-1).tolist(), ids.shape) == ([9, 5], (2, 9))
     assert bert.tokenizer.decode(ids[1, :5].tolist()) == "the cat it"
 
 
@@ -263,11 +261,9 @@ def test_heads_are_off_inside_with_and_on_again_after_it():
 
 
 def test_the_solution_computes_a_layer_of_gpt2_as_the_library_does():
-    checkpoint = real_models.open_checkpoint("gpt2")
-    layer = checkpoint.model.transformer.h[1]
+    layer = real_models.open_checkpoint("gpt2").model.transformer.h[1]
     x = torch.randn(2, 7, 64, generator=torch.Generator().manual_seed(0))
-    hidden = masks.additive_mask(masks.causal_mask(7), x.dtype)
-    wanted, _ = layer.attn(x, attention_mask=hidden)
+    wanted, _ = layer.attn(x, attention_mask=masks.additive_mask(masks.causal_mask(7), x.dtype))
     solved = exercises.gpt2_attention(x, layer.attn.state_dict(), 4)
     assert (solved - wanted).abs().max() < 1e-5 * wanted.abs().max()
 

@@ -58,8 +58,7 @@ def mistakes(names):
 @cache
 def shown_by(names, sizes):
     """Return what the calls of probes give, whatever the parameters."""
-    readings = hunt._readings(Case(0, 0, names, sizes))
-    return tuple(reading.pattern for reading in readings.values())
+    return tuple(reading.pattern for reading in hunt._readings(Case(0, 0, names, sizes)).values())
 
 
 def solve(suspect):
@@ -161,21 +160,21 @@ def test_a_source_that_can_be_read_is_what_runs(names):
 def test_a_choice_is_one_of_the_sentences(capsys):
     sentences()
     listed = capsys.readouterr().out
-    titles = {said.title for said in SENTENCES.values()}
-    assert len(titles) == len(SENTENCES) == len(SINGLE) + 1
+    assert len({said.title for said in SENTENCES.values()}) == len(SENTENCES) == len(SINGLE) + 1
     for name, said in SENTENCES.items():
         assert name in listed
         assert said.title in listed
         assert len(said.title) <= 80  # what a menu shows
         assert said.why
-    for asked in ("banana", "", 3, None, f"{INNOCENT}/fused", SENTENCES[INNOCENT].title):
-        with pytest.raises(ShapeError, match="no sentence has this id"):
-            accuse(1, asked)
-    for number, most in ((1, "one"), (11, "two")):
-        with pytest.raises(ShapeError, match=f"this case has at most {most}"):
-            accuse(number, *list(SINGLE)[:3])
-    with pytest.raises(ShapeError, match="this case has at most two"):
-        accuse(11, INNOCENT, "scale-d-model")
+    unknown = ("banana", "", 3, None, f"{INNOCENT}/fused", SENTENCES[INNOCENT].title)
+    for number, choice, message in (
+        *((1, [asked], "no sentence has this id") for asked in unknown),
+        (1, list(SINGLE)[:3], "this case has at most one"),
+        (11, list(SINGLE)[:3], "this case has at most two"),
+        (11, [INNOCENT, "scale-d-model"], "this case has at most two"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            accuse(number, *choice)
     assert score().total == "0 of 12 cases found, choices: 0."
     assert repr(accuse(3, INNOCENT)).startswith("Case 3: ")
     assert repr(accuse(3, INNOCENT, seed=7)).startswith("Case 3 of sheet 7: ")
@@ -242,8 +241,7 @@ def read(names, call):
 @pytest.mark.parametrize("name", PROBES)
 def test_one_call_leaves_several_sentences(name):
     readings = [read((one,), f"{name}(module)") for one in SINGLE]
-    found = sum(reading.finds for reading in readings)
-    assert 3 <= found < len(SINGLE)
+    assert 3 <= sum(reading.finds for reading in readings) < len(SINGLE)
 
 
 def test_that_something_is_wrong_names_no_probe_at_first():
@@ -257,8 +255,7 @@ def test_that_something_is_wrong_names_no_probe_at_first():
 
 @pytest.mark.parametrize("names", EVERYTHING, ids="+".join)
 def test_a_right_choice_is_right_and_shows_the_line(names):
-    suspect = Case(12, 3, names, SIZES[0])
-    verdict = hunt._judge(suspect, mistakes(names))
+    verdict = hunt._judge(Case(12, 3, names, SIZES[0]), mistakes(names))
     assert verdict.status == "right"
     wrong = [line for line in verdict.diff.splitlines() if line.startswith("+ ")]
     assert wrong
@@ -349,8 +346,7 @@ def test_the_menu_answers_as_the_call_does():
 def test_the_sentences_stand_in_groups_and_the_innocent_one_first():
     (none, first), *groups = accuse(3).options["groups"]
     assert (none, [name for name, _ in first]) == ("", [INNOCENT])
-    names = [name for _, choices in groups for name, _ in choices]
-    assert sorted(names) == sorted(SINGLE)
+    assert sorted(name for _, choices in groups for name, _ in choices) == sorted(SINGLE)
     where = {name: group for group, choices in groups for name, _ in choices}
     for name, group in where.items():
         assert SENTENCES[name].title.startswith("With a cache, ") == (group == "Cache")
@@ -359,8 +355,7 @@ def test_the_sentences_stand_in_groups_and_the_innocent_one_first():
 
 def reads_tokens_of_its_own(module, dtype):
     width = module.q_proj.in_features if dtype == torch.float32 else 5
-    x = torch.ones(2, 7, width, dtype=dtype)
-    return module(x)
+    return module(torch.ones(2, 7, width, dtype=dtype))
 
 
 def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
@@ -371,22 +366,32 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
     assert try_probe(cut_off).cases == (1, 2, 7)
     assert try_probe(PROBES["gradients"]).cases == (8, 10, 12)
     assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).cases == (1, 2, 7)
-    for unwritten in (None, ...):
-        assert repr(try_probe(lambda module, result=unwritten: result)) == (
-            "The probe returns nothing yet: return 0 or an empty text where all is right."
-        )
-    assert "A false alarm: on a right module it returns 0.5" in repr(try_probe(lambda module: 0.5))
-    for idle in (lambda module: 0.0, lambda module: module(tokens(module)).isinf().any()):
-        assert repr(try_probe(idle)).startswith("This probe cannot fail: it lets right modules")
-    rare = lambda module: "rope_interleaved" in module.rotate.__code__.co_names  # noqa: E731
-    assert repr(try_probe(rare)).endswith("Cases that do not: none.")  # of the list, one would not
-    odd = lambda module: float("sqrt" not in module.score.__code__.co_names)  # noqa: E731
-    assert "written in another way, it returns 1" in repr(try_probe(odd))
-    assert "stops on a right module: ZeroDivisionError" in repr(try_probe(lambda module: 1 / 0))
-    assert "returns a tuple: return a number" in repr(try_probe(lambda module: (1e-16, "length")))
-    assert "True, which means that something is wrong." in repr(try_probe(lambda module: True))
-    for dtype, said in ((torch.float32, "in float64"), (torch.float64, "x is (2, 7, 5)")):
-        assert said in repr(try_probe(partial(reads_tokens_of_its_own, dtype=dtype)))
+
+
+UNWRITTEN = r"^The probe returns nothing yet: return 0 or an empty text where all is right\.$"
+IDLE = "^This probe cannot fail: it lets right modules"
+TOLD = [  # of a probe
+    (lambda module: None, UNWRITTEN),
+    (lambda module: ..., UNWRITTEN),
+    (lambda module: 0.5, r"A false alarm: on a right module it returns 0\.5"),
+    (lambda module: 0.0, IDLE),
+    (lambda module: module(tokens(module)).isinf().any(), IDLE),
+    # of the list of cases, one would not
+    (lambda module: "rope_interleaved" in module.rotate.__code__.co_names,
+     r"Cases that do not: none\.$"),
+    (lambda module: float("sqrt" not in module.score.__code__.co_names),
+     "written in another way, it returns 1"),
+    (lambda module: 1 / 0, "stops on a right module: ZeroDivisionError"),
+    (lambda module: (1e-16, "length"), "returns a tuple: return a number"),
+    (lambda module: True, r"True, which means that something is wrong\."),
+    (partial(reads_tokens_of_its_own, dtype=torch.float32), "in float64"),
+    (partial(reads_tokens_of_its_own, dtype=torch.float64), r"x is \(2, 7, 5\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("probe", "told"), TOLD)
+def test_what_is_told_of_a_probe_of_the_learners(probe, told):
+    assert re.search(told, repr(try_probe(probe)))
 
 
 def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
@@ -403,8 +408,7 @@ def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
 
 
 def test_the_answer_key_names_all_and_the_probes():
-    lines = hunt.answer_key(7).splitlines()
-    for line, suspect in zip(lines, sheet(7), strict=True):
+    for line, suspect in zip(hunt.answer_key(7).splitlines(), sheet(7), strict=True):
         names, told = line.split("probes: ")
         assert names.split()[1::2] == list(suspect._names)
         finds = [name for name, probe in PROBES.items() if probe(suspect.module).finds]

@@ -76,8 +76,7 @@ def test_a_probe_passes_right_modules_and_fails_wrong_ones(name, sizes):
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_mistake_is_told_by_a_probe_and_replaces_one_method(name):
-    found = any(probe(module(name)).finds for probe in probes.PROBES.values())
-    assert found == (name in SINGLE)
+    assert any(probe(module(name)).finds for probe in probes.PROBES.values()) == (name in SINGLE)
     assert len(methods(name)) == (3 if name == "no-mistake/shifted" else 1)
     assert set(methods(name)) <= set(vars(CausalAttention))
 
@@ -114,10 +113,12 @@ def test_a_call_is_written_as_a_learner_would():
     space = {**vars(probes), "module": suspect, "C": 24, "D": 6}
     for call, probe in probes.CALLS.items():
         assert repr(eval(call, space)) == repr(probe(suspect))
-    with pytest.raises(ShapeError, match="divisor: by is a number"):
-        probes.divisor(suspect, "D")
-    with pytest.raises(ShapeError, match="merged: like"):
-        probes.merged(suspect, "banana")
+    for probe, by, message in (
+        (probes.divisor, "D", "divisor: by is a number"),
+        (probes.merged, "banana", "merged: like"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            probe(suspect, by)
 
 
 def test_what_was_measured_trains():

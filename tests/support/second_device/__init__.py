@@ -36,8 +36,7 @@ def build():
             folder = Path(torch.__file__).parent / "lib"
             links = [f"-L{folder}", f"-Wl,-rpath,{folder}", "-ltorch", "-ltorch_cpu", "-lc10"]
             part = library.with_suffix(".part")
-            command = [compiler(), *flags, *includes, SOURCE, "-o", part, *links]
-            subprocess.run(command, check=True)
+            subprocess.run([compiler(), *flags, *includes, SOURCE, "-o", part, *links], check=True)
             part.replace(library)
     return library
 
