@@ -60,7 +60,8 @@ function render(context) {
   const { root, go, end } = player;
   if (!steps.length) {
     const stopped = failure ? warningBox("Stopped", failure) : "";
-    root.replaceChildren("No steps: nothing was called that makes a tensor.", stopped);
+    const missing = "No steps: nothing was called that makes a tensor.";
+    root.replaceChildren(`${missing} Once your function does, run this cell again.`, stopped);
     return end;
   }
   let width = 0;
