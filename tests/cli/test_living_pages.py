@@ -104,10 +104,10 @@ def check_access(page):
 @pytest.fixture(scope="module")
 def page_of(tmp_path_factory):
     """Write the page of a lesson, executed, when it is first asked for, and return its path."""
-    folder = tmp_path_factory.mktemp("site")
 
     @functools.cache
     def write(path):
+        folder = tmp_path_factory.mktemp("site")  # its own: each has an index with this page alone
         lesson = site.read_lessons([path.name[:2]], solutions=True)
         site.write(lesson, folder, "https://example.org/course/")
         site.write_index(lesson, folder, "https://example.org/course/")
