@@ -45,14 +45,14 @@ def bars(
 
 def token_bars(
     rows: Mapping[str, Any], names: Sequence[str], *,
-    highlight: Collection[str] = (), unit: str = "", shared: bool = False,
+    highlight: Collection[str] = (), unit: str = "", shared: bool = False, width: float = 3.6,
 ) -> Figure:  # fmt: skip
     """Draw one number per token as bars, in one panel for each row.
 
     Args: rows maps a panel's title to its numbers (S,); shared gives all panels the same scale;
-        other arguments and errors are as for bars.
+        width is that of a panel, in inches; other arguments and errors are as for bars.
     """
-    figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
+    figure = new_figure(min(width * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
     for ax, (title, values) in zip(axes, rows.items(), strict=True):
         bars(values, names, highlight=highlight, unit=unit, ax=ax)

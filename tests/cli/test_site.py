@@ -127,6 +127,13 @@ def test_pages_fit_their_windows_and_lines_are_short(width, saved, offline_page)
         page.close()
 
 
+def test_the_first_picture_of_lesson_4_fits_a_phone(saved, offline_page):
+    page = offline_page(saved / "04_softmax.html", width=390)
+    figure = page.locator("figure").first
+    assert figure.locator("img").get_attribute("alt").startswith("“it”: the score of “cat”")
+    assert figure.evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
 def test_a_page_is_whole_without_a_script(saved, offline_page):
     page = offline_page(saved / "03_scaling.html", java_script_enabled=False, color_scheme="dark")
     assert page.locator("body").evaluate("node => getComputedStyle(node).backgroundColor") == (
