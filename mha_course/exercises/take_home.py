@@ -33,8 +33,8 @@ from mha_course.sources import binds, looked_up
 MODULE = "my_attention"
 OPENING = '"""What I wrote in the course: every function here has passed its check."""\n'
 REGION = re.compile(r"^# region (\w+), lesson \d+\n(.*?)^# endregion\n", re.MULTILINE | re.DOTALL)
-# Where to look for a torch or Python function that does not name its module.
-MODULES = ("torch", "torch.nn.functional", "torch.nn", "math")
+# Where to look for what does not name its module: functions of torch and Python, and types.
+MODULES = ("torch", "torch.nn.functional", "torch.nn", "torch.types", "math", "typing")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -60,7 +60,7 @@ class Parts:
             self.texts[name] = f"import {path}" + ("" if path == name else f" as {name}")
         elif _is_literal(value):
             self.texts[name] = f"{name} = {value!r}"
-        elif place := _place(value):
+        elif place := _place(name, value):
             module, original = place
             renamed = "" if original == name else f" as {name}"
             self.texts[name] = f"from {module} import {original}{renamed}"
@@ -158,9 +158,9 @@ def _is_literal(value: Any) -> bool:
         return False
 
 
-def _place(value: Any) -> tuple[str, str] | None:
+def _place(name: str, value: Any) -> tuple[str, str] | None:
     """Return a module and the name by which a value can be imported from it."""
-    name = getattr(value, "__name__", "")
+    name = getattr(value, "__name__", name)  # Device, a union of types, has none of its own
     for module in (getattr(value, "__module__", None), *MODULES):
         loaded = sys.modules.get(module or "")
         if loaded and module not in ("__main__", MODULE) and getattr(loaded, name, None) is value:

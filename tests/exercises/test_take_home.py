@@ -69,6 +69,14 @@ def test_an_answer_brings_what_it_names_and_comes_in_the_order_of_lessons(notebo
         assert check(name, loaded(file)[name], record=False).status == "correct"
 
 
+def test_a_type_without_a_name_of_its_own_is_imported_by_the_name_it_was_given(notebook, file):
+    cell = "def causal_mask(n, device: Device = None):\n    return torch.ones(n, n).tril() > 0\n"
+    made = notebook(IMPORTS + "from torch.types import Device\n", cell)["causal_mask"]
+    assert take_home.write("causal_mask", made, file) == "It is kept in my_attention.py."
+    assert "from torch.types import Device\n" in file.read_text()
+    assert check("causal_mask", loaded(file)["causal_mask"], record=False).status == "correct"
+
+
 def test_an_older_version_is_replaced_and_all_other_text_stays(notebook, file):
     take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
     mine = "\n\nPLANS = 'to read again'  # mine\n"
