@@ -49,9 +49,14 @@ def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
         cells = ""
         for value, is_wrong in zip(values, marks, strict=True):
             style = _shade(value, largest) + (_FRAME if is_wrong else "")
-            cells += f'<td style="{style}">{value:.2f}</td>'
+            cells += f'<td style="{style}">{_short(value)}</td>'
         rows.append(f"<tr>{cells}</tr>")
     return table(title, (), rows, _TABLE)
+
+
+def _short(value: float) -> str:
+    """Write a number with two decimals, or its size if it is large; a zero has no sign."""
+    return f"{value:.0e}" if 1e5 <= abs(value) < math.inf else f"{value:z.2f}"
 
 
 def _shade(value: float, largest: float) -> str:

@@ -1,5 +1,6 @@
 """The card of a check: its buttons do what the calls do, and say what goes wrong."""
 
+import math
 import re
 import sys
 from html import escape
@@ -16,6 +17,7 @@ from live_cards import LiveCard
 from mha_course.exercises import NAMES, check, checker, hint, hint_ladder, predict, solution
 from mha_course.exercises.answer_trace import trace_answer
 from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.side_by_side import side_by_side
 from mha_course.widgets import ShapeTracer
 
 
@@ -51,6 +53,16 @@ def test_the_place_that_a_message_names_is_a_link_to_it(monkeypatch):
     assert f"See {words}" in report.message
     monkeypatch.setitem(sys.modules, "google.colab", sys)
     assert "<a " not in report.content()
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(-0.0, "0.00"), (-0.004, "0.00"), (0.25, "0.25"), (-1e9, "-1e+09"), (-1234.5, "-1234.50"),
+     (-math.inf, "-inf"), (math.nan, "nan")],
+)  # fmt: skip
+def test_numbers_side_by_side_are_short_and_a_zero_has_no_sign(value, written):
+    html = side_by_side(torch.tensor([[value, 1.0]]), torch.tensor([[value, 2.0]]))
+    assert re.findall(r">([^<>]+)</td>", html) == [written, "1.00", written, "2.00"]
 
 
 def test_hints_are_those_of_the_call_and_end_with_the_solution():
