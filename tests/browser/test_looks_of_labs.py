@@ -98,6 +98,20 @@ def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
     assert root.evaluate("one => one.offsetHeight") == after
 
 
+def test_a_bar_that_goes_back_to_zero_is_gone(widget_page):
+    lab = LABS["TilingLab"](SCORES, CAT.tokens)
+    lab.set(tile=16)
+    page = widget_page(lab, width=WIDTH, reduced_motion="reduce")
+    bars = page.locator(".bars .bar")
+    widths = "bars => bars.map(bar => bar.offsetWidth)"
+    assert min(bars.evaluate_all(widths)) > 0
+    lab.set(tile=1)
+    page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
+    page.locator(".sentence", has_text="Tile 1 of 16").wait_for()
+    page.wait_for_timeout(500)
+    assert [width > 0 for width in bars.evaluate_all(widths)] == [True] * 4 + [False] * 11
+
+
 def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
     lab = LABS["TilingLab"](SCORES, CAT.tokens)
     lab.set(size=5, tile=5)

@@ -22,7 +22,7 @@ function showRow({ bar, number }, value, { low, high }) {
   const place = (at) => (100 * (clamp(at, low, high) - low)) / (high - low);
   const zero = place(0);
   const end = place(value ?? 0);
-  const least = value ? "1px" : "0"; // a small number is not nothing
+  const least = value ? "1px" : "0px"; // a small number is not nothing; max() takes no bare 0
   bar.style.left = `${Math.min(zero, end)}%`;
   bar.style.width = `max(${least}, ${Math.abs(end - zero)}%)`;
   number.style.left = `${Math.max(zero, end)}%`;
