@@ -235,6 +235,23 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
     assert sorted(found) == sorted(exercises.NAMES)
 
 
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_an_answer_that_raises_does_not_stop_the_page(path):
+    # Checks and labs catch what an answer raises; no other cell may depend on it.
+    cells = code_cells(read(path))
+    names = [match[1] for cell in cells if (match := re.match(r'check\("(\w+)"', cell.source))]
+    one = f"(?:{'|'.join(names) or '(?!)'})"
+    calls = re.compile(rf"(?<![\w.])(?<!def )(?<!class ){one}\(|\btrace\({one}\b")
+    stopped = [
+        cell.id
+        for cell in cells
+        if calls.search(cell.source)
+        and "recompute=" not in cell.source  # a widget calls it
+        and "raises-exception" not in cell.metadata.get("tags", ())
+    ]
+    assert stopped == []
+
+
 def test_every_question_is_asked_once():
     sources = "\n".join(cell.source for path in LESSONS for cell in code_cells(read(path)))
     assert sorted(re.findall(r'predict\("([\w-]+)"\)', sources)) == sorted(exercises.QUESTIONS)
