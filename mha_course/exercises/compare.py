@@ -16,6 +16,7 @@ from mha_course.exercises.spec import Stage
 _WORDS = {
     "B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
     "N": "patch", "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token",
+    "V": "word", "length": "token", "H*D": "row",
 }  # fmt: skip
 TOLERANCE = 1e-5  # how close a result must be: it may be computed in float32
 ROUNDED = 30  # how many rounding errors of another dtype are tolerated

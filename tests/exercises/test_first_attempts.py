@@ -268,6 +268,22 @@ def indexes_by_head(x, w_q, w_k, w_v, w_o, num_heads):
     return torch.cat(contexts, dim=-1) @ w_o.T
 
 
+def gathers_rounded(rounded, last=0):
+    """Return gather_pages with another number of pages, or of tokens."""
+
+    def gather_pages(pages, table, length):
+        used = pages[table[: rounded(length / pages.size(2))]]
+        return used.transpose(0, 1).flatten(1, 2)[:, : length - last]
+
+    return gather_pages
+
+
+def writes_until_so_long(model, ids, steps):
+    while ids.size(1) < steps:
+        ids = torch.cat((ids, model(ids)[:, -1].argmax(-1, keepdim=True)), dim=1)
+    return ids
+
+
 class AroundTheLibrary(solutions.MultiHeadAttention):
     def __init__(self, d_model, num_heads):
         super().__init__(d_model, num_heads)
@@ -289,6 +305,8 @@ WRONG = [
     ("MultiHeadAttention", "not-stored", storing("q_proj v_proj out_proj")),
     ("MultiHeadAttention", None, storing("W_q W_k W_v W_o")),
     ("project_qkv", "pieces-not-three", two_pieces),
+    ("accept_or_redraw", None, lambda p, q, draft, uniform: (
+        torch.lt(uniform, p[draft] / q[draft]), p)),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h,
         x.size(2) / h).transpose(1, 2)),
     ("softmax", "softmax-unstable", lambda z: (
@@ -389,6 +407,10 @@ class NeedsMask(solutions.MultiHeadAttention):
 
 # Wrong in ways without a name, and what is said about them.
 SAID = [
+    ("gather_pages", gathers_rounded(round), "Round the number of pages up"),
+    ("gather_pages", gathers_rounded(math.ceil, last=1), "has shape (4, 11, 6)"),
+    ("generate", writes_until_so_long, "has shape (2, 9)"),
+    ("next_token_probabilities", lambda z, t, k: 2 * (z / t).softmax(-1), ", word "),
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x),
         "draws random numbers, as a new nn.Linear does"),
     ("self_attention", lambda x, *w: nn.Linear(24, 6)(x), "Use the ones you are given"),

@@ -45,10 +45,11 @@ def _folded_as_sentences(context: Tensor) -> Tensor:
     return context.reshape(heads, sentences, tokens, width).permute(1, 2, 0, 3).flatten(2)
 
 
-# The errors of Python and torch for a float as a size or an index.
+# The errors of Python and torch for a float as a size or an index. Of a call with a float first,
+# torch lists the forms that it has: one of them must begin with whole numbers.
 _FLOAT = (
-    r"ints?(, not|,but got) float|type float at|got \(?float[,)]|indices must be integers|'float' "
-    r"object cannot be interp"
+    r"ints?(, not|,but got) float|type float at|got float\)|indices must be integers|'float' "
+    r"object cannot be interp|got \(float[,)](?s:.*)\* \((int|tuple of ints) "
 )
 
 HEADS = [

@@ -333,7 +333,8 @@ EXERCISES = [
         "model(ids) is (B, S, vocab), and at one position (B, vocab). `argmax` with the axis kept "
         "gives (B, 1), and appending it makes ids (B, S + 1).",
         special_cases=[
-            ("", lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4)),
+            # More steps than words, so that steps cannot pass for the final length.
+            ("", lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), S + 2)),
             ("", lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6)),
         ],
         drawn=lambda d: (
