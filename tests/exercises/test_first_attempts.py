@@ -410,6 +410,9 @@ SAID = [
     ("gather_pages", gathers_rounded(round), "Round the number of pages up"),
     ("gather_pages", gathers_rounded(math.ceil, last=1), "has shape (4, 11, 6)"),
     ("generate", writes_until_so_long, "has shape (2, 9)"),
+    # Its inputs are no tensors, so nothing is said of their dtype.
+    ("sinusoidal_encoding", lambda n, c: solutions.sinusoidal_encoding(n, c).half(),
+        "Your table is narrower than float32."),
     ("next_token_probabilities", lambda z, t, k: 2 * (z / t).softmax(-1), ", word "),
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x),
         "draws random numbers, as a new nn.Linear does"),

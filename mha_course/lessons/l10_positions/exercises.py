@@ -132,6 +132,7 @@ MISTAKES = [
         "positions-from-one",
         sinusoidal_encoding=lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:],
     ),
+    mistake("dtype-changed/waves", stage="narrow", only=("sinusoidal_encoding",)),
     mistake(
         "positions-ignored",
         rope=[
