@@ -12,6 +12,8 @@ from functools import cache
 from itertools import combinations, islice
 from typing import NamedTuple
 
+from torch import Tensor
+
 from mha_course.exercises.catalogue import mistakes_of
 from mha_course.exercises.crashes import mistake_by_error, stopping_alike
 from mha_course.exercises.mutants import NEAR, Mutant, alike, mutants, right, same
@@ -35,7 +37,8 @@ class Recognition(NamedTuple):
 def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     """Return the one or two mistakes that match the answer on the first cases, if any.
 
-    They must also match on the first random sizes and, if several mistakes fit, on all cases.
+    They must also match on the first random sizes and, if several mistakes fit or the results are
+    constant, on all cases.
     """
     exercise = call.exercise
     name = exercise.name
@@ -64,6 +67,9 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     elif len({mutant.mistakes for mutant in fitting}) > 1:
         every = [answered(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if m.reproduces(every, NEAR)] or fitting
+    if fitting and not stops and _is_constant(fitting[0], len(outcomes)):
+        every = [answered(at) for at in range(len(exercise.cases))]
+        fitting = [m for m in fitting if m.reproduces(every, NEAR)]
     if fitting:
         return Recognition(fitting[0].mistakes, _agreement(fitting[0], answered))
     target = as_list(right(name).outcome(0).result)
@@ -75,6 +81,21 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
         if pair.reproduces(outcomes) and pair.holds(drawn):
             return Recognition(pair.mistakes, _agreement(pair, answered))
     return None
+
+
+def _is_constant(mutant: Mutant, cases: int) -> bool:
+    """Return True if wrong results hold one number only, as zeros do, which fits many mistakes."""
+    targets = map(right(mutant.exercise.name).outcome, range(cases))
+    wrong = [
+        as_list(mutant.outcome(at).result)
+        for at, target in enumerate(targets)
+        if not alike(mutant.outcome(at), target)
+    ]
+    return bool(wrong) and all(
+        isinstance(x, Tensor) and x.numel() > 1 and same(x, x.flatten()[0].expand_as(x))
+        for results in wrong
+        for x in results
+    )
 
 
 def _fitting(name: str, outcomes: Sequence[Outcome], drawn: Outcome) -> list[Mutant]:
