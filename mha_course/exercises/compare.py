@@ -152,8 +152,10 @@ def _observed(out: Tensor, target: Tensor, wrong: Tensor, axes: Sequence[str]) -
             if float((rows - target.sum(-1)).abs().max()) > 1e-4:
                 low = float(rows.min())
                 high = float(rows.max())
-                upper = "" if high - low < 0.005 else f" to {high:.2f}"
-                sentences.append(f"Rows sum to {low:.2f}{upper}.")
+                # As many places as show that a row does not sum to what it should.
+                places = 2 if float((rows - target.sum(-1)).abs().max()) > 0.005 else 5
+                upper = "" if high - low < 0.5 * 10**-places else f" to {high:.{places}f}"
+                sentences.append(f"Rows sum to {low:.{places}f}{upper}.")
             if float((out.sum(-2) - 1).abs().max()) < 1e-4:
                 sentences.append("Columns sum to 1.")
     for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: out.dim()], strict=False)):

@@ -153,6 +153,9 @@ def test_a_wrong_answer_without_a_name_has_one_suspect(name, stage, answer):
 
 def test_what_can_be_seen_is_said():
     assert "Rows sum to" in check("softmax", lambda z: z.softmax(-1) ** 2).message
+    # Rows that are not 1 are not rounded to it.
+    damped = check("softmax", lambda z: (e := z.exp()) / (e.sum(-1, keepdim=True) + 1e-3))
+    assert "Rows sum to 1.00. " not in damped.message
     half = check(
         "multi_head_attention", lambda *a: tuple(t / 2 for t in solutions.multi_head_attention(*a))
     )

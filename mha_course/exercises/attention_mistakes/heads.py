@@ -66,10 +66,11 @@ HEADS = [
     ),
     mistake(
         "heads-innermost",
-        split=[
-            lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2),
-            lambda x, h: x.unflatten(2, (-1, h)).transpose(1, 2),
-        ],
+        split=lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2),
+    ),
+    mistake(
+        "heads-innermost/regrouped",
+        split=lambda x, h: x.unflatten(2, (-1, h)).transpose(1, 2),
     ),
     mistake(
         "never-transposed",

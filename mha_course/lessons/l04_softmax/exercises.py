@@ -197,10 +197,16 @@ MISTAKES = [
     mistake(
         "divided-by-largest",
         softmax=[
-            lambda z: z.softmax(-1) / z.softmax(-1).amax(-1, keepdim=True),
             lambda z: z / z.amax(-1, keepdim=True),
             lambda z: (z - z.amax(-1, keepdim=True)).exp() / z.amax(-1, keepdim=True),
         ],
+        only=("softmax",),
+    ),
+    # The numbers are the same if nothing was divided, and if the exponentials were, by their
+    # largest.
+    mistake(
+        "divided-by-largest/undivided",
+        softmax=lambda z: (z - z.amax(-1, keepdim=True)).exp(),
         only=("softmax",),
     ),
     mistake(
