@@ -645,6 +645,43 @@ def test_what_other_weights_must_keep_is_said_in_words():
         assert "Result" not in check("other_weights", answer).message
 
 
+def zeros_if_a_row_is_empty(scores, mask):
+    weights = solutions.masked_softmax(scores, mask)
+    return weights if mask.any(-1).all() else torch.zeros_like(weights)
+
+
+def test_zeros_everywhere_fit_many_mistakes_and_name_none():
+    report = check("masked_softmax", zeros_if_a_row_is_empty)
+    assert (report.status, report.mistake) == ("wrong", None), report
+    times_inf = check(
+        "masked_softmax", lambda z, m: (z + ~m * -math.inf).softmax(-1).nan_to_num(0.0)
+    )
+    assert times_inf.mistake == "mask-times-minus-inf"
+
+
+def test_exponentials_that_were_never_divided_are_not_said_to_be():
+    report = check("softmax", lambda z: (z - z.amax(-1, keepdim=True)).exp())
+    assert (report.mistake, "You divided" in report.message) == ("divided-by-largest", False)
+    assert "Divide the exponentials by their sum" in report.message
+
+
+def test_heads_of_neighbouring_numbers_are_not_said_to_take_every_hth():
+    def by_count(x, w_q, w_k, w_v, w_o, h):
+        """Take split's argument for a number of parts."""
+        parts = zip(*(w.split(h) for w in (w_q, w_k, w_v)), strict=True)
+        heads = [solutions.self_attention(x, *weights)[0] for weights in parts]
+        return torch.cat(heads, -1) @ w_o.T
+
+    report = check("heads_in_a_loop", by_count)
+    assert report.mistake == "heads-innermost"
+    assert "D heads of H numbers" in report.message
+
+
+def test_a_convention_is_named_where_another_one_stops():
+    report = check("to_attend", lambda mask, convention: ~mask)
+    assert (report.mistake, '"sdpa"' in report.message) == ("convention-misread", True), report
+
+
 # Right on the sizes that the lessons use, because a size is written down as a number.
 WRITTEN_DOWN = [
     ("split_heads", lambda x, h: x.view(2, -1, 4, 6).transpose(1, 2)),
