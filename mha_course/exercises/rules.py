@@ -282,7 +282,8 @@ def _results(outcome: Outcome, target: Any) -> list[Any]:
 
 def _plain(result: Any) -> Any:
     """Return results on the CPU as plain tensors, without the learner's own classes."""
-    if type(result) is GeneratorType:  # as in return (f(x) for x in (q, k, v))
+    # As in return (f(x) for x in (q, k, v)), or map(f, (q, k, v)).
+    if type(result) in (GeneratorType, map):
         result = tuple(result)
     if isinstance(result, tuple | list):
         plain = [_plain(x) for x in result]

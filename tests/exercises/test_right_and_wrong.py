@@ -224,6 +224,7 @@ RIGHT = {
     ],
     "split_fused_qkv": [
         lambda x, h: (part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)),
+        lambda x, h: map(solutions.split_heads, x.chunk(3, -1), [h, h, h]),
         # one tensor, which can be unpacked
         lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),
     ],
