@@ -682,6 +682,34 @@ def test_a_convention_is_named_where_another_one_stops():
     assert (report.mistake, '"sdpa"' in report.message) == ("convention-misread", True), report
 
 
+class InAList(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.linears = [nn.Linear(d_model, d_model) for _ in range(4)]
+
+    def forward(self, x, mask=None):
+        return self.linears[0](x)
+
+
+class AroundPyTorchs(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(d_model, num_heads, batch_first=True)
+
+    def forward(self, x, mask=None):
+        return self.inner(x, x, x)[0]
+
+
+@pytest.mark.parametrize(("answer", "part"), [
+    (InAList, "the module has layers in a plain list"),
+    (AroundPyTorchs, "the module has inner.in_proj_weight"),
+    (storing("q_proj k_proj value_proj out_proj"), "value_proj.weight"),
+])  # fmt: skip
+def test_what_is_stored_in_another_way_is_not_said_to_be_missing(answer, part):
+    report = check("MultiHeadAttention", answer)
+    assert (report.status, report.mistake, part in report.message) == ("error", None, True), report
+
+
 # Right on the sizes that the lessons use, because a size is written down as a number.
 WRITTEN_DOWN = [
     ("split_heads", lambda x, h: x.view(2, -1, 4, 6).transpose(1, 2)),

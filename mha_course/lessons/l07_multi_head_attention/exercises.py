@@ -73,6 +73,14 @@ PARAMETERS = [
 ]
 
 
+def _unseen(module: nn.Module) -> str:
+    """Say what a module without parameters holds: it does not look into a list."""
+    lists = [x for x in vars(module).values() if isinstance(x, list | tuple)]
+    if any(isinstance(x, nn.Module) for each in lists for x in each):
+        return "layers in a plain list, where their parameters are not found"
+    return "no parameters"
+
+
 def use_module(
     cls: Callable[..., Any],
     x: Tensor,
@@ -92,7 +100,7 @@ def use_module(
     for name, values in zip(PARAMETERS, parameters, strict=True):
         if name not in has:
             raise ValueError(
-                f"there is no {name}: the module has {', '.join(has) or 'no parameters'}, and "
+                f"there is no {name}: the module has {', '.join(has) or _unseen(module)}, and "
                 "needs q_proj, k_proj, v_proj and out_proj, nn.Linear with bias"
             )
         if has[name].shape != values.shape:
@@ -332,7 +340,8 @@ MISTAKES = [
         "not-stored",
         crashes=r"^(NameError: name|AttributeError: .* has no attribute) "
         r"'((num|n)_?heads?|heads|h|d_model|(head_dim|d_head|d_k)|(q|k|v|out)_proj)'|"
-        r"there is no \w+\.weight: the module has (no parameters|.*_proj\.)",
+        # A Linear with another name is there, but misnamed.
+        r"there is no \w+\.weight: the module has (no parameters, |((q|k|v|out)_proj\.\w+, )+)and ",
         only=("MultiHeadAttention",),
     ),
     mistake("own-parameters", stage="repeat", only=("MultiHeadAttention",)),
