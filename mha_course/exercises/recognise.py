@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -67,7 +67,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     elif len({mutant.mistakes for mutant in fitting}) > 1:
         every = [answered(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if m.reproduces(every, NEAR)] or fitting
-    if fitting and not stops and _is_constant(fitting[0], len(outcomes)):
+    if fitting and not stops and all(map(_is_constant, as_list(outcomes[-1].result))):
         every = [answered(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if m.reproduces(every, NEAR)]
     if fitting:
@@ -83,19 +83,11 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     return None
 
 
-def _is_constant(mutant: Mutant, cases: int) -> bool:
-    """Return True if wrong results hold one number only, as zeros do, which fits many mistakes."""
-    targets = map(right(mutant.exercise.name).outcome, range(cases))
-    wrong = [
-        as_list(mutant.outcome(at).result)
-        for at, target in enumerate(targets)
-        if not alike(mutant.outcome(at), target)
-    ]
-    return bool(wrong) and all(
-        isinstance(x, Tensor) and x.numel() > 1 and same(x, x.flatten()[0].expand_as(x))
-        for results in wrong
-        for x in results
-    )
+def _is_constant(result: Any) -> bool:
+    """Return True for a tensor of one number only, as zeros are, which fits many mistakes."""
+    if not isinstance(result, Tensor) or result.numel() < 2:
+        return False
+    return len(result.to_dense().unique()) == 1
 
 
 def _fitting(name: str, outcomes: Sequence[Outcome], drawn: Outcome) -> list[Mutant]:
