@@ -37,8 +37,7 @@ class Recognition(NamedTuple):
 def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     """Return the one or two mistakes that match the answer on the first cases, if any.
 
-    They must also match on the first random sizes and, if several mistakes fit or the results are
-    constant, on all cases.
+    They must also match on the first random sizes; several, or constant results, on all cases.
     """
     exercise = call.exercise
     name = exercise.name
@@ -62,8 +61,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
         named = mistake_by_error(exercise, [mutant.mistakes[0] for mutant in fitting], error)
         fitting = [mutant for mutant in fitting if mutant.mistakes == (named,)]
         if named and not fitting:
-            because = "Its error message is the one this mistake gives."
-            return Recognition((named,), because)
+            return Recognition((named,), "Its error message is the one this mistake gives.")
     elif len({mutant.mistakes for mutant in fitting}) > 1:
         every = [answered(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if m.reproduces(every, NEAR)] or fitting
