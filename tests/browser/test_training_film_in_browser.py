@@ -127,3 +127,12 @@ def test_its_height_stays_and_is_that_of_a_screen(show, width):
         heights.add(page.locator(".mha-film").bounding_box()["height"])
     assert len(heights) == 1
     assert width < 1000 or heights.pop() <= 620
+
+
+def test_on_a_phone_no_word_is_cut_off(show):
+    page = show(width=390)
+    page.locator(".mha-film .word", has_text="hungry").first.click()
+    lefts = page.evaluate("""[...document.querySelectorAll(".mha-film .cells *")].map((node) =>
+      node.getBoundingClientRect()).filter((box) => box.width).map((box) => box.left)""")
+    assert lefts
+    assert min(lefts) >= 0
