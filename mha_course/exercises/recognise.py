@@ -62,12 +62,12 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
         fitting = [mutant for mutant in fitting if mutant.mistakes == (named,)]
         if named and not fitting:
             return Recognition((named,), "Its error message is the one this mistake gives.")
-    elif len({mutant.mistakes for mutant in fitting}) > 1:
-        every = [answered(at) for at in range(len(exercise.cases))]
-        fitting = [m for m in fitting if m.reproduces(every, NEAR)] or fitting
-    if fitting and not stops and all(map(_is_constant, as_list(outcomes[-1].result))):
-        every = [answered(at) for at in range(len(exercise.cases))]
-        fitting = [m for m in fitting if m.reproduces(every, NEAR)]
+    elif fitting:
+        constant = all(map(_is_constant, as_list(outcomes[-1].result)))
+        if constant or len({mutant.mistakes for mutant in fitting}) > 1:
+            every = [answered(at) for at in range(len(exercise.cases))]
+            agreeing = [m for m in fitting if m.reproduces(every, NEAR)]
+            fitting = agreeing if constant else agreeing or fitting
     if fitting:
         return Recognition(fitting[0].mistakes, _agreement(fitting[0], answered))
     target = as_list(right(name).outcome(0).result)
