@@ -45,7 +45,7 @@ class Panel(Lab):
         expected = "a function that returns a picture and a sentence"
         require(callable(draw), "Panel", rule, expected=expected, got=repr(draw)[:60])
         self._draw = draw
-        self._svg = self._latest = b""
+        self._svg = b""
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: then controls move only in the main thread
@@ -56,7 +56,11 @@ class Panel(Lab):
     def without_kernel(self) -> dict[str, Any] | None:
         """Return the pictures of all states, if there are few."""
         few = prod(len(control.options) for control in self._controls.values()) <= PICTURES
-        return super().without_kernel() if few else None
+        shown = self._svg
+        try:
+            return super().without_kernel() if few else None
+        finally:
+            self._svg = shown  # not what the other states look like
 
     def svg(self) -> bytes:
         """Return the picture that is shown."""
@@ -67,14 +71,10 @@ class Panel(Lab):
         with plots.unregistered():
             picture, sentence = self._draw(**values)
             text = visible(" ".join(sentence.split()))
-            self._latest = plots.svg(picture)
-        width = f"--width: {display_width(self._latest)}px"
-        html = f'<div style="{width}">{image_html(self._latest, text)}</div>'
+            self._svg = plots.svg(picture)
+        width = f"--width: {display_width(self._svg)}px"
+        html = f'<div style="{width}">{image_html(self._svg, text)}</div>'
         return ({"kind": "picture", "title": "", "note": "", "html": html},), text
-
-    def _receive(self, event: Mapping[str, Any]) -> None:
-        super()._receive(event)
-        self._svg = self._latest  # not what other states look like, on a page without a kernel
 
     @traitlets.observe("event")
     def _answer(self, change: dict[str, Any]) -> None:
