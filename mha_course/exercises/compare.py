@@ -149,11 +149,12 @@ def _observed(out: Tensor, target: Tensor, wrong: Tensor, axes: Sequence[str]) -
     if axes[-2:] in (["T", "S"], ["S", "S"]) and out.dim() > 2:
         rows = out.sum(-1)
         if bool(((target.sum(-1) - 1).abs() < 1e-6).any()):
-            if float((rows - target.sum(-1)).abs().max()) > 1e-4:
+            off = float((rows - target.sum(-1)).abs().max())
+            if off > 1e-4:
                 low = float(rows.min())
                 high = float(rows.max())
                 # As many places as show that a row does not sum to what it should.
-                places = 2 if float((rows - target.sum(-1)).abs().max()) > 0.005 else 5
+                places = 2 if off > 0.005 else 5
                 upper = "" if high - low < 0.5 * 10**-places else f" to {high:.{places}f}"
                 sentences.append(f"Rows sum to {low:.{places}f}{upper}.")
             if float((out.sum(-2) - 1).abs().max()) < 1e-4:

@@ -202,8 +202,7 @@ MISTAKES = [
         ],
         only=("softmax",),
     ),
-    # The numbers are the same if nothing was divided, and if the exponentials were, by their
-    # largest.
+    # Dividing the exponentials by their largest gives the same numbers as not dividing them.
     mistake(
         "divided-by-largest/undivided",
         softmax=lambda z: (z - z.amax(-1, keepdim=True)).exp(),
