@@ -16,7 +16,9 @@ CHOSEN = "#1f6fc4"  # behind white text
 WARNING = "#d97706"
 FAULT = "#c2255c"  # text that says what went wrong
 DIFFERS = "#b3261e"  # around a number that differs from the target, and of a wrong answer
+DIFFERS_ON_DARK = "#ff9b93"
 RIGHT = "#116329"  # of an answer
+RIGHT_ON_DARK = "#56d364"
 QUESTION = "#2f6fdb"
 HINT = "#8250df"
 STATUS = {
@@ -25,8 +27,14 @@ STATUS = {
     "unattempted": "#8c959f",
     "error": "#cf4a3c",
 }
+PAPER = "#ffffff"
 QUIET = "#e8eaee"
+EDGE = "#d5d8de"  # between cells where empty ones are white
 FADED = "#9aa1ad"  # past stages, and grid lines
+OTHER = "#aab1bd"  # bars beside the one to look at
+NOT_A_NUMBER = "#b8bcc4"  # behind text
+CHIP_EDGE = "#8a8f99"
+NOTE = "#5b606b"  # text below a table
 INK = "#1f2430"
 ON_COLOR = "#20242e"  # for text on the accent and on chips, the same on a dark page
 STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # distinct in greyscale
@@ -52,11 +60,11 @@ HEAD_COLOURS = (  # of heads, repeating after the last
 # Text on a coloured cell does not change with the page as paper and ink do. It must differ from
 # these, since an SVG gives the colour of text, not of its background.
 WHITE_ON_CELL, DARK_ON_CELL = "#fffffe", "#010101"
-HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
+HATCH = {"hatch": "////", "facecolor": PAPER, "edgecolor": "#858c99"}
 
 # On a dark page. Unnamed colours stay, except that greys become lighter or darker.
 DARK = {
-    "#ffffff": "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
+    PAPER: "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
     "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
     "#858c99": "#858c99", FADED: FADED, ON_COLOR: ON_COLOR,
 }  # fmt: skip
@@ -69,7 +77,20 @@ AXES = {
     "3": "#ee9a7a",
 }  # fmt: skip
 OTHER_AXIS = "#dcd3ee"
-UNKNOWN_AXIS = "#ffffff"  # "?"
+UNKNOWN_AXIS = PAPER  # "?"
+# Of numbers in LayoutPlayer, by head or token. Head colours are too dark for the text in a cell,
+# and too close to the axis colours next to it.
+CELLS = ("#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646")
+UNOWNED_CELL = "#e4e0ee"
+
+SCENE = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
+# Of pages: on a light and on a dark one.
+PAGE = {
+    "ink": ("#1b1f24", "#e6edf3"), "paper": (PAPER, DARK[PAPER]), "soft": ("#57606a", "#a3adb8"),
+    "line": ("#d0d7de", "#3d444d"), "card": ("#f6f8fa", "#1b1f25"), "blue": ("#0b57a4", "#7cb7ff"),
+    "hint": (HINT, "#c297ff"), "right": (RIGHT, RIGHT_ON_DARK), "wrong": ("#8a6100", "#e3b341"),
+    "differs": (DIFFERS, DIFFERS_ON_DARK), "jp-error-color0": (FAULT, "#ff8095"),
+}  # fmt: skip
 DARK_PAGE = ':is([data-jp-theme-light="false"], .vscode-dark, [theme="dark"], .dark)'
 
 
@@ -90,7 +111,7 @@ def css_variables() -> str:
         "right": RIGHT,
         **STREAMS, **{f"status-{name}": colour for name, colour in STATUS.items()},
     }  # fmt: skip
-    on_dark = {"accent": ACCENT_ON_DARK, "right": "#56d364", "differs": "#ff9b93"}
+    on_dark = {"accent": ACCENT_ON_DARK, "right": RIGHT_ON_DARK, "differs": DIFFERS_ON_DARK}
     on_dark |= {name: DARK[value] for name, value in STREAMS.items()}
     shared = ":is(.mha-picture, .mha-card)"
     rules = [(f":where({shared})", variables), (f":where({DARK_PAGE} {shared})", on_dark)]
@@ -98,3 +119,9 @@ def css_variables() -> str:
         f"{selector} {{ {' '.join(f'--{name}: {value};' for name, value in colors.items())} }}\n"
         for selector, colors in rules
     )
+
+
+def page_variables() -> str:
+    """Return the colours of a page of its own, outside JupyterLab."""
+    colours = [f"--{name}: light-dark({', '.join(pair)});" for name, pair in PAGE.items()]
+    return f":root {{ color-scheme: light dark; {' '.join(colours)} }}\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from mha_course.colours import STATUS
+from mha_course.colours import STATUS, page_variables
 from mha_course.exercises.catalogue import LESSON_OF, MISTAKES, NAMES, find_exercise
 from mha_course.exercises.report import Report
 from mha_course.markup import box, count, isolate_text, prose
@@ -90,7 +90,7 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
 
 def _page(title: str, sections: Sequence[str]) -> str:
     styles = [Path(__file__).with_name(f"{name}.css") for name in ("base", "grading")]
-    style = "".join(path.read_text(encoding="utf-8") for path in styles)
+    style = page_variables() + "".join(path.read_text(encoding="utf-8") for path in styles)
     return PAGE.format(title=_name(title), style=style, body="\n".join(sections))
 
 

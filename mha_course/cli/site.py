@@ -24,6 +24,7 @@ import nbformat
 from mha_course.cli import launch, rendering, search
 from mha_course.cli.authoring import lessons
 from mha_course.cli.pages import SUMMARY, Page, read
+from mha_course.colours import page_variables
 from mha_course.widgets.base import esm
 
 NAME = "Multi-head attention, step by step"
@@ -78,7 +79,7 @@ def document(
     links |= {SUMMARY: "Part I on one sheet", launch.repository(): "Get the course"}
     rows = (f'<li><a href="{to}">{escape(name)}</a></li>' for to, name in links.items())
     named = {view["name"]: view for view in views}.values()
-    sheets = [(HERE / sheet).read_text(encoding="utf-8") for sheet in SHEETS]
+    sheets = [page_variables(), *((HERE / sheet).read_text(encoding="utf-8") for sheet in SHEETS)]
     script = esm("site.js", folder=HERE)
     return _PAGE.format(
         title=escape(title),

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.colours import DIFFERS, INK, SIGNED
+from mha_course.colours import DIFFERS, INK, NOT_A_NUMBER, SIGNED
 from mha_course.markup import table
 
 _TABLE = "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0"
 # The signed palette's colours halfway to its ends, so that text in ink is readable.
 _NEGATIVE, _POSITIVE = SIGNED[1], SIGNED[3]
-_NAN = "#b8bcc4"
 _FRAME = f";border:2px solid {DIFFERS};font-weight:bold"
 
 
@@ -61,7 +60,7 @@ def _short(value: float) -> str:
 
 def _shade(value: float, largest: float) -> str:
     """Return a cell's style, in the colours of signed heatmaps; NaN is grey."""
-    colour = _NAN
+    colour = NOT_A_NUMBER
     if not math.isnan(value):
         fraction = min(abs(value) / largest, 1.0)
         full = bytes.fromhex((_POSITIVE if value >= 0 else _NEGATIVE)[1:])

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from mha_course import markup
-from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
+from mha_course.colours import DARK, DARK_ON_CELL, PAPER, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
 
 SITE = "MHA_COURSE_SITE"  # set when lessons are executed for the reading site
 DPI = 150
@@ -156,8 +156,8 @@ def _themed(text: str, signed: bool) -> str:
     """
     on_cell = {DARK_ON_CELL: "#f0f2f5" if signed else DARK_ON_CELL}
     palette = _palette_on_dark(signed)
-    text = re.sub("(<text style=[^>]*fill: )#ffffff", rf"\1{WHITE_ON_CELL}", text)
-    paper_and_ink = {"#ffffff": DARK["#ffffff"], "#000000": DARK["#000000"]}
+    text = re.sub(f"(<text style=[^>]*fill: ){PAPER}", rf"\1{WHITE_ON_CELL}", text)
+    paper_and_ink = {PAPER: DARK[PAPER], "#000000": DARK["#000000"]}
     dark = {WHITE_ON_CELL: WHITE_ON_CELL, **on_cell, **paper_and_ink}
     for color in dict.fromkeys(_COLOR.findall(text)):
         dark.setdefault(color, palette.get(color) or _on_dark(color))

@@ -22,14 +22,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from mha_course.colours import DARK_ON_CELL, HATCH, INK, WHITE_ON_CELL
+from mha_course.colours import DARK_ON_CELL, EDGE, HATCH, INK, WHITE_ON_CELL
 from mha_course.markup import isolate_word, shorten
 from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 
 LEAK: dict[str, Any] = {**HATCH, "facecolor": "none", "linewidth": 0}
-EDGE = "#d5d8de"  # between cells in pictures without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
 GAP = 0.17  # inches between heads
 WORDY = 24  # points of a cell that has room for NaN

@@ -13,7 +13,7 @@ from matplotlib import colormaps
 from matplotlib.colors import Colormap, ListedColormap
 from numpy.typing import NDArray
 
-from mha_course.colours import BAR
+from mha_course.colours import BAR, PAPER
 from mha_course.plots.figures import signed_colormap
 
 HALF_TOLERANCE = 0.02  # how far weights in half precision may exceed 1, and their sum differ from 1
@@ -93,7 +93,7 @@ def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
 def colormap(palette: str) -> Colormap:
     """Return a palette: plain, signed (white at 0), or bool (empty and full)."""
     if palette == "bool":
-        return ListedColormap(["#ffffff", BAR], name="bool")
+        return ListedColormap([PAPER, BAR], name="bool")
     named = {"plain": colormaps["cividis"], "signed": signed_colormap()}
     return named[palette]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mha_course.colours import INK, WARNING, axis_colour
+from mha_course.colours import CHIP_EDGE, INK, WARNING, axis_colour
 from mha_course.errors import ShapeError
 from mha_course.markup import CELL, columns, count, escaped, row, table
 from mha_course.tracing.records import Argument, Source, Step
@@ -255,11 +255,11 @@ def _cells(step: Step) -> tuple[str, ...]:
 
 
 CODE = "font-family:monospace;white-space:pre-wrap"
-CHIP = f"color:{INK};border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
+CHIP = f"color:{INK};border:1px solid {CHIP_EDGE};border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid {WARNING}"
 QUIET = "opacity:0.75;font-size:90%"
 WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
-PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
+PLACE = f"{CELL};white-space:normal;border-top:1px solid {CHIP_EDGE}"
 
 
 def chips(shape: Sequence[int], axes: Sequence[str]) -> str:

@@ -11,9 +11,8 @@ from widget_cases import CASES, START
 
 from mha_course import plots
 from mha_course.cli.authoring import ROOT
-from mha_course.colours import AXES, HATCH, OTHER_AXIS, STREAMS
+from mha_course.colours import AXES, CELLS, HATCH, OTHER_AXIS, STREAMS, UNOWNED_CELL
 from mha_course.widgets.labs.panels import HEAD_FILLS
-from mha_course.widgets.layout_player.cells import HUES, PLAIN
 
 # Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision
 # Deficiency" (2009),
@@ -58,7 +57,7 @@ def test_the_measures_are_those_that_are_published():
 
 
 @pytest.mark.parametrize(
-    "fill", [plots.ACCENT, plots.QUIET, PLAIN, OTHER_AXIS, WHITE, *AXES.values(), *HUES]
+    "fill", [plots.ACCENT, plots.QUIET, UNOWNED_CELL, OTHER_AXIS, WHITE, *AXES.values(), *CELLS]
 )
 def test_ink_can_be_read_on_every_fill(fill):
     assert contrast(plots.INK, fill) >= TEXT
@@ -94,7 +93,7 @@ def test_marks_of_widgets_stand_out_in_both_themes(path):
     ("colors", "least"),
     [
         ([*AXES.values()], APART),
-        (HUES, APART),
+        (CELLS, APART),
         (HEAD_FILLS, APART),
         ([plots.ACCENT, plots.BAR, plots.QUIET, plots.INK], 40),
     ],

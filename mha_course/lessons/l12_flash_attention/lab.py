@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash, plots
-from mha_course.colours import FADED, HATCH
+from mha_course.colours import FADED, HATCH, PAPER
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import SMALL
@@ -25,7 +25,7 @@ from mha_course.widgets.labs.panels import Panels, bars, matrix, table
 
 HERE = Path(__file__).parent
 SIZES = (4, 3, 5, 8)  # the sides of a tile to choose from
-COMING = {"hatch": "..", "facecolor": "#ffffff", "edgecolor": FADED, "linewidth": 0}
+COMING = {"hatch": "..", "facecolor": PAPER, "edgecolor": FADED, "linewidth": 0}
 
 
 class TilingLab(Lab):
@@ -101,7 +101,7 @@ class TilingLab(Lab):
         ax = figure.axes[0]
         scores = self._panels[0]
         at = scores["at"]
-        past: dict[str, Any] = {"facecolor": FADED, "edgecolor": "#ffffff", "label": "gone"}
+        past: dict[str, Any] = {"facecolor": FADED, "edgecolor": PAPER, "label": "gone"}
         coming: dict[str, Any] = {**COMING, "label": "to come"}
         hidden: dict[str, Any] = {**HATCH, "linewidth": 0, "label": "hidden by the mask"}
         held: dict[str, Any] = {"fill": False, "edgecolor": plots.ACCENT, "linewidth": 2}

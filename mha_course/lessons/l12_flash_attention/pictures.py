@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.colours import ACCENT, ACCENT_BEHIND, BAR, FADED, INK, QUIET
+from mha_course.colours import ACCENT, ACCENT_BEHIND, BAR, FADED, INK, PAPER, QUIET
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.plots.diagrams import arrow, box
 from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
@@ -96,12 +96,12 @@ def memory_traffic() -> Figure:
             arrow(ax, (start, 1.62), (middle - 0.18, 0.72), width=1.3)
             arrow(ax, (middle + 0.18, 0.72), (end, 1.62), width=1.3)
         for x, name in tensors:
-            color = ACCENT if name in ("scores", "weights") else "#ffffff"
+            color = ACCENT if name in ("scores", "weights") else PAPER
             box(ax, (x - 0.42, 1.66), 0.84, 0.5, name, color=color)
         ax.set(xlim=(-0.05, 4.55), ylim=(-0.1, 2.7))
         ax.axis("off")
     # between weights and context, at the height of their product
-    box(left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff")
+    box(left, (3.14, 2.23), 0.42, 0.32, "v", color=PAPER)
     arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course import plots
+from mha_course.colours import EDGE, OTHER
 from mha_course.datasets.grammar import vocabulary, words_of
 from mha_course.errors import require
 from mha_course.example import MASK, encode, require_texts, trained_model
@@ -26,10 +27,7 @@ SENTENCES = (
     "the grey cat that chased the loud dogs was hungry , so it <mask> quietly",
     "the rusty <mask> near the humble nun was bored and yawned widely",
 )
-# the lowest probability shown separately, and two greys
-LEAST = 0.05
-OTHER = "#aab1bd"
-REST = "#d5d8de"
+LEAST = 0.05  # the lowest probability shown separately
 
 
 class AblationLab(Lab):
@@ -128,5 +126,5 @@ def _parts(full: Tensor, current: Tensor) -> list[dict[str, Any]]:
     names = [f"“{vocabulary()[number]}”" for number in (best, *likely)]
     values = [float(current[number]) for number in (best, *likely)]
     rows = list(zip(names, values, colors, strict=False))
-    rows.append(("others", 1 - sum(values), REST))
+    rows.append(("others", 1 - sum(values), EDGE))
     return [{"name": name, "value": plain(value), "color": color} for name, value, color in rows]

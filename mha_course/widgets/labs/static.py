@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from mha_course import plots
+from mha_course.colours import NOTE, PAPER
 from mha_course.markup import shorten
 from mha_course.plots.figures import SMALL, TEXT, TITLE
 from mha_course.plots.scales import Scale
@@ -142,7 +143,7 @@ def _arrows(ax: Axes, panel: Panel) -> None:
         style = {
             "arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}",
             "edgecolor": arrow["color"],
-            "facecolor": "#ffffff" if arrow["style"] == "queries" else arrow["color"],
+            "facecolor": PAPER if arrow["style"] == "queries" else arrow["color"],
         }
         ax.annotate("", (x, y), (0, 0), arrowprops={**style, "shrinkA": 0, "shrinkB": 0})
         factor = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
@@ -218,7 +219,7 @@ def _table(ax: Axes, panel: Panel) -> None:
         for words, end in zip(columns, ends[1:], strict=True):
             ax.annotate(words, (0, 1), (72 * end, -20 * n - 6), ha="right", **style)
     note = textwrap.fill(panel["note"], round(ends[-1] / LETTER))
-    ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color="#5b606b", **style)
+    ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color=NOTE, **style)
 
 
 KINDS: dict[str, Callable[[Axes, Panel], None]] = {

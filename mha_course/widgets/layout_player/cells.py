@@ -8,6 +8,7 @@ from itertools import product
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
+from mha_course.colours import CELLS, UNOWNED_CELL
 from mha_course.errors import require
 from mha_course.tracing.records import Argument, Step
 
@@ -19,9 +20,6 @@ RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", 
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
 TOKENS = {"N", "S", "T"}
 ROLES = dict.fromkeys(TOKENS, "token") | {"H": "head", "B": "batch", "3": "part"}  # by axis
-# Head colours are too dark for the text in a cell, and too close to the axis colours next to it.
-HUES = ["#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646"]
-PLAIN = "#e4e0ee"
 
 Tensor = Argument | Step
 # the token, head, batch and part that a number belongs to, if known
@@ -179,9 +177,9 @@ def assumed_axes(
 def fill(owner: Owner, tokens: int) -> str:
     """Return a colour: a hue for each head, or else for each token; paler for first tokens."""
     if "head" not in owner:
-        return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
+        return CELLS[owner["token"] % len(CELLS)] if "token" in owner else UNOWNED_CELL
     strength = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
-    hue = bytes.fromhex(HUES[owner["head"] % len(HUES)].removeprefix("#"))
+    hue = bytes.fromhex(CELLS[owner["head"] % len(CELLS)].removeprefix("#"))
     return "#" + bytes(round(255 + strength * (byte - 255)) for byte in hue).hex()
 
 

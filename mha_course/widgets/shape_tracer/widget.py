@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_course.colours import axis_colour
+from mha_course.colours import PAPER, axis_colour
 from mha_course.markup import visible
 from mha_course.tracing.records import Step
 from mha_course.widgets.base import esm, style
@@ -78,7 +78,7 @@ def _step(step: Step) -> dict[str, Any]:
 def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
     """Return axis names, sizes and colours; a product has those of its factors."""
     factors = [axis.split("*") for axis in axes]
-    colors = [["#ffffff"] if names == ["1"] else list(map(axis_colour, names)) for names in factors]
+    colors = [[PAPER] if names == ["1"] else list(map(axis_colour, names)) for names in factors]
     return [list(axes), list(sizes), colors]
 
 

@@ -12,7 +12,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from mha_course.colours import ACCENT, HATCH, INK, STREAMS
+from mha_course.colours import ACCENT, HATCH, SCENE, STREAMS
 from mha_course.lessons.l07_multi_head_attention.scene.plan import (
     BOTTOM,
     HEIGHT,
@@ -26,7 +26,6 @@ from mha_course.lessons.l07_multi_head_attention.scene.plan import (
 from mha_course.plots.figures import SMALL, TEXT, new_figure, signed_colormap
 from mha_course.plots.scales import WEIGHTS
 
-COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
 Array = NDArray[np.float64]
 
 
@@ -74,7 +73,7 @@ def _stroke(
     ax: Axes, path: Path, color: str, width: float, alpha: float, zorder: float = 1
 ) -> None:
     """Draw a path; one without a width is filled."""
-    paint = COLORS[color]
+    paint = SCENE[color]
     line = {"edgecolor": paint if width else "none", "facecolor": "none" if width else paint}
     ax.add_patch(PathPatch(path, linewidth=0.8 * width, alpha=alpha, zorder=zorder, **line))
 
@@ -87,7 +86,7 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
         style: dict[str, Any] = {
             "fontsize": TEXT if text["size"] > 11 else SMALL,
             "fontweight": "bold" if bold else "normal",
-            "color": ACCENT if followed else COLORS[text["color"]],
+            "color": ACCENT if followed else SCENE[text["color"]],
             "parse_math": False,
         }
         x, y, words = text["x"], text["y"], text["text"]
@@ -130,7 +129,7 @@ def _draw_part(
     for h, (band, box) in enumerate(zip(bands, part["boxes"][head], strict=True)):
         light = 1.0 if h == head or len(bands) == 1 else 0.55
         _image(ax, band.T if "transposed" in part else band, box, light, name == "weights")
-        edge: Any = {"edgecolor": STREAMS.get(name, COLORS["line"]), "linewidth": 0.8}
+        edge: Any = {"edgecolor": STREAMS.get(name, SCENE["line"]), "linewidth": 0.8}
         corner = (box["x"], box["y"])
         ax.add_patch(Rectangle(corner, box["w"], box["h"], fill=False, alpha=light, **edge))
     lines = np.arange(1, part["columns"] if square else 1) * width / part["columns"]
