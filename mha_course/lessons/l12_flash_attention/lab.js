@@ -85,8 +85,8 @@ class TiledMatrix extends Matrix {
   }
 }
 
-/** Draw the matrix over a legend of its marks. */
-function drawTiles(panel, tools) {
+/** Draw the matrix over a legend of its marks; the slider goes to the last tile. */
+function drawTiles(panel, tools, slider) {
   const matrix = new TiledMatrix(panel, tools);
   const entries = Object.entries(WORDS).map(([kind, words]) =>
     make("span", "", make("i", kind === NEVER ? "hatched" : kind), ` ${words}`),
@@ -94,13 +94,17 @@ function drawTiles(panel, tools) {
   const node = make("div", "", matrix.node, make("p", "note", ...entries));
   function update(now) {
     entries.at(-1).hidden = !now.causal;
+    slider.max = now.tiles.length - 1;
     matrix.update(now);
   }
   update(panel);
   return { node, update };
 }
 
-const kinds = { ...KINDS, matrix: { ...KINDS.matrix, draw: drawTiles } };
-const render = (context) => renderLab(context, kinds);
+function render(context) {
+  const slider = () => context.el.querySelector('[data-control="tile"]');
+  const draw = (panel, tools) => drawTiles(panel, tools, slider());
+  return renderLab(context, { ...KINDS, matrix: { ...KINDS.matrix, draw } });
+}
 
 export default { render: inView(render) };

@@ -147,9 +147,8 @@ class TilingLab(Lab):
             for t, step in zip(range(rows.start, rows.stop), steps, strict=True)
         ]
         note = "new sum = old sum × factor + the exponentials of this tile, relative to the maximum"
-        return table(
-            "what this tile does to its rows", ("query", "max", "factor", "added"), lines, note
-        )
+        title, head = "what this tile does to its rows", ("query", "max", "factor", "added")
+        return table(title, head, lines, note, most_rows=max(SIZES))
 
     def _reading(self, rows: slice, steps: Sequence[Running], *, first: bool) -> str:
         """Describe the row whose sum shrinks most."""

@@ -141,11 +141,9 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
   el.append(root);
 
   function draw(state) {
-    if (kernel.idle()) {
-      local = { ...state.values };
-      showValues(controls, state);
-    }
+    if (kernel.idle()) local = { ...state.values };
     if (drawnWidth) boards.draw(state.panels, false);
+    if (kernel.idle()) showValues(controls, state); // now that a panel may have set how far a slider goes
     keepHeight(boards.node); // so that nothing below moves
     if (sentence.textContent !== state.text) speak(state.text);
     // A sentence keeps its greatest height, so that nothing shifts under the pointer.

@@ -159,6 +159,17 @@ def shares(
     return _panel("shares", title, note, rows=list(rows), columns=list(columns))
 
 
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:
-    """Describe a table of text; each row's first cell names the row."""
-    return _panel("table", title, note, head=list(head), rows=[list(row) for row in rows])
+def table(
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    note: str = "",
+    *,
+    most_rows: int = 0,
+) -> Panel:
+    """Describe a table of text; each row's first cell names the row.
+
+    There is room for ``most_rows`` rows, so that nothing moves when there are more of them.
+    """
+    texts = [list(row) for row in rows]
+    return _panel("table", title, note, head=list(head), rows=texts, most_rows=most_rows)

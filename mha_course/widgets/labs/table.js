@@ -34,9 +34,12 @@ function makeTable(name, head, rows) {
   return make("table", name, ...body);
 }
 
-export const table = afresh(({ head, rows }) => {
+export const table = afresh(({ head, rows, most_rows: most }) => {
   const cells = rows.map(([name, ...words]) => [name, ...words.map((word) => [visible(word)])]);
-  return makeTable("", head, cells);
+  const node = makeTable("", head, cells);
+  for (let i = rows.length; i < most; i++)
+    node.append(make("tr", "spare", make("td", "", "\u00a0"))); // as high as a line of words
+  return node;
 });
 
 /** Make one part of a bar, with as many words as it has room for. */
