@@ -25,7 +25,10 @@ import { KINDS } from "./panels.js";
  * @typedef {{ moved: Object<string, any> }} LabEvent
  */
 
-const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
+const NARROW = 600; // pixels, below which a sentence may need one line more than at first
+const LINE = 21; // pixels, as in lab.css
+
+const keepHeight = (node, more = 0) => (node.style.minHeight = `${node.offsetHeight + more}px`);
 
 const sizeOf = (panel) => panel.size ?? "big";
 
@@ -161,7 +164,8 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
     drawnWidth = width;
     for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
-    for (const node of [sentence, boards.node]) keepHeight(node);
+    keepHeight(sentence, width < NARROW ? LINE : 0);
+    keepHeight(boards.node);
   });
   read("", false);
   kernel.follow();
