@@ -117,13 +117,16 @@ def test_more_snapshots_are_drawn_as_they_come(show, film):
     assert page.locator(".mha-film").bounding_box()["height"] == height
 
 
-@pytest.mark.parametrize("width", [360, 700, 1016])
+@pytest.mark.parametrize("width", [360, 390, 700, 1016])
 def test_its_height_stays_and_is_that_of_a_screen(show, width):
     page = show(width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     heights = set()
     for position in range(9):
         page.evaluate("(position) => model.set('position', position)", position)
+        heights.add(page.locator(".mha-film").bounding_box()["height"])
+    for word in range(15):
+        page.evaluate("(word) => model.set('row', word)", word)
         heights.add(page.locator(".mha-film").bounding_box()["height"])
     assert len(heights) == 1
     assert width < 1000 or heights.pop() <= 620

@@ -38,6 +38,7 @@ class SummedMatrix extends Matrix {
       const transform = `rotate(90 ${left} ${top})`;
       texts.push(svg("text", { class: "sum", x: left, y: top, transform }, text));
     });
+    for (const text of texts) text.style.fontSize = `${Math.min(12, cell.h)}px`; // no higher than a row
     return texts;
   }
 

@@ -86,7 +86,7 @@ class SoftmaxLab(Lab):
         inputs_row = self._scores[word] / temperature
         reach = float((self._scores / temperature).abs().max()) or 1.0
         notes = [f"divided by {temperature:g}"] if temperature != 1 else []
-        notes += [f"drawn without the {shift} added to each"] if shift else []
+        notes += [f"without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
         sums["margin"] = MARGIN
         panels = (
