@@ -37,9 +37,11 @@ def mistake_by_error(
     The text of the crashed line decides between several.
     """
     # A pattern may match the shapes in the learner's line as well as the error's text.
-    line, shapes = last_line(error.__traceback__) or ("", {})
+    line, named, not_given = last_line(error.__traceback__) or ("", {}, [])
     if not fitting:
-        text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"
+        text = (
+            f"{type(error).__name__}: {error_text(error)} {[*named.values()]} without {not_given}"
+        )
         fitting = [
             mistake
             for mistake in mistakes_of(exercise.name)

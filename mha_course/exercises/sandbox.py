@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +36,14 @@ class Outcome:
     result: Any = None
     error: BaseException | None = None
     changed: bool = False
+
+
+class Line(NamedTuple):
+    """A line of the learner's code at which a call stopped."""
+
+    text: str
+    named: dict[str, tuple[int, ...] | None]  # what it names: shapes of tensors, and None
+    not_given: list[str]  # the arguments among them that are None
 
 
 def as_list(result: Any) -> list[Any]:
@@ -97,14 +105,15 @@ def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     """Describe the error, the learner's line it came from, and the shapes there."""
     last = last_line(error.__traceback__)
     if isinstance(error, KeyboardInterrupt):  # the notebook's stop button
-        where = f" in your line `{isolate_text(last[0])}`. Does a loop never end?" if last else "."
+        where = (
+            f" in your line `{isolate_text(last.text)}`. Does a loop never end?" if last else "."
+        )
         return f"It was interrupted{where}"
     if last is None:
         shapes = shapes_of(arguments)
         return f"{f'With inputs of shape {shapes}: ' if shapes else ''}{_describe(error)}"
-    line, held_there = last
-    held = "".join(f"; {isolate_text(name)} is {shape}" for name, shape in held_there.items())
-    return f"{_describe(error)} In your line `{isolate_text(line)}`{held}."
+    held = "".join(f"; {isolate_text(name)} is {shape}" for name, shape in last.named.items())
+    return f"{_describe(error)} In your line `{isolate_text(last.text)}`{held}."
 
 
 def shapes_of(arguments: Sequence[Any]) -> str:
@@ -112,18 +121,22 @@ def shapes_of(arguments: Sequence[Any]) -> str:
     return ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
 
 
-def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
-    """Return the learner's last line, and the shapes of the tensors it names."""
+def last_line(entry: TracebackType | None) -> Line | None:
+    """Return the learner's last line."""
     last = None
     for frame, number in walk_tb(entry):
-        file = frame.f_code.co_filename
+        code = frame.f_code
+        file = code.co_filename
         line = linecache.getline(file, number).strip()
         if not file.startswith(LIBRARIES) and line:
             # Each name once, in the order of the line.
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
-            values = {name: frame.f_locals.get(name) for name in names}
+            values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
             shapes = {n: tuple(x.shape) for n, x in values.items() if isinstance(x, Tensor)}
-            last = (line, shapes)
+            nones = [name for name, value in values.items() if value is None]
+            given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            not_given = [name for name in nones if name in given + code.co_freevars]
+            last = Line(line, {**shapes, **dict.fromkeys(nones)}, not_given)
     return last
 
 

@@ -405,8 +405,15 @@ class NeedsMask(solutions.MultiHeadAttention):
         return x
 
 
+def hides_in_the_next_head(z, m):
+    by_head = m.expand(z.shape).flatten(0, 1)
+    return z.masked_fill(~by_head.roll(1, 0).view_as(z), -math.inf)
+
+
 # Wrong in ways without a name, and what is said about them.
 SAID = [
+    ("multi_head_attention", changed("multi_head_attention", hide=hides_in_the_next_head),
+        "Without a mask everything is right"),
     ("gather_pages", gathers_rounded(round), "Round the number of pages up"),
     ("gather_pages", gathers_rounded(math.ceil, last=1), "has shape (4, 11, 6)"),
     ("generate", writes_until_so_long, "has shape (2, 9)"),
@@ -616,6 +623,69 @@ HOLES = [
 def test_what_breaks_the_rules_or_is_right_on_easy_inputs_alone_does_not_pass(name, answer):
     report = check(name, answer)
     assert report.status == "wrong", report.message
+
+
+def divides_by_a_misspelt_name():
+    class Attention(nn.Module):
+        def __init__(self, d_model, num_heads, bias=True):
+            super().__init__()
+            self.head_dim = d_model // heads  # noqa: F821
+
+    return Attention
+
+
+def forgets_return(z):
+    z.softmax(-1)
+
+
+def uses_a_lost_result(x, q, k, v, o, h, mask=None):
+    weights = forgets_return(x)
+    return weights @ x
+
+
+def asks_whether_any_is_nan(x, q, k, v, o, h, mask=None):
+    return x if x.isnan() else x @ q.T
+
+
+def joins_too_soon(x, q, k, v, o, h):
+    return torch.cat([None] * h, -1)
+
+
+def takes_three_of_a_matrix(x, w, b):
+    _, _, width = w.shape
+    return (x @ w.T + b).split(width, -1)
+
+
+def takes_three_of_four(x, w, b):
+    _, _, width = (x @ w.T + b).unflatten(-1, (3, -1)).shape
+    return (x @ w.T + b).split(width, -1)
+
+
+# Crashes whose texts are those of named mistakes, where the learner's line shows another.
+STOPS = [
+    ("multi_head_attention", uses_a_lost_result),
+    ("multi_head_attention", asks_whether_any_is_nan),
+    ("next_token_probabilities", lambda z, t, k: forgets_return(z) / t),
+    ("multi_head_attention", lambda x, q, k, v, o, h, mask=None: torch.tensor([x @ q.T, x])),
+    ("project_qkv", takes_three_of_a_matrix),
+    ("project_qkv", takes_three_of_four),
+    ("heads_in_a_loop", joins_too_soon),
+    ("MultiHeadAttention", divides_by_a_misspelt_name()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), STOPS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(STOPS)]
+)
+def test_a_crash_is_not_blamed_on_what_crashes_alike(name, answer):
+    report = check(name, answer)
+    assert (report.status, report.mistake) == ("error", None)
+    assert re.search(r"In your line `[^`]*`[^.]*\.( Stuck\?|$)", report.message), report.message
+
+
+def test_a_crash_tells_what_is_none():
+    report = check("multi_head_attention", uses_a_lost_result)
+    assert "; x is (2, 7, 24); weights is None." in report.message
 
 
 def test_one_of_two_results_that_is_none_is_no_missing_return():

@@ -75,9 +75,12 @@ MASKS = [
         {"empty": identity},
         _uncleaned(lambda z, m: z + ~m * -1e9),
     ),
-    mistake("mask-none", crashes="NoneType", only=WITH_MASK),
+    mistake("mask-none", crashes=r"NoneType(?s:.*) without \['", only=WITH_MASK),
     mistake(
-        "truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
+        "truth-of-a-mask",
+        crashes="Boolean value of Tensor",
+        written=r"mask|\bm\b",
+        only=("masked_softmax", *WITH_MASK),
     ),
     mistake(
         "nan-gradient",

@@ -110,12 +110,14 @@ PROJECTION = [
         unpack=lambda t: t.chunk(3),
         split_fused=[in_three(identity, 0), in_three(_split, 0)],
         crashes=r"not enough values to unpack \(expected 3, got 2\)",
+        written=r"^(?!.*\.(shape\b|size\(\)))",  # nor that a shape was unpacked
         only=IN_THREE,
     ),
     mistake(
         "/split-takes-a-size",
         unpack=lambda t: t.split(3, dim=-1),
         crashes=r"too many values to unpack \(expected 3",
+        written="split",
         only=(*IN_THREE, "gpt2_qkv"),
     ),
     mistake(

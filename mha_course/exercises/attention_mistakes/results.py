@@ -45,7 +45,11 @@ OTHERS = [
     mistake("/mm-of-matrices", crashes="self must be a matrix|must be a 3D tensor"),
     mistake("/caret", crashes=r"bitwise_xor|for \^"),
     mistake("/sqrt-of-a-tensor", crashes=r"sqrt\(\): argument 'input'"),
-    mistake("/math-of-one-number", crashes="only one element tensors can be converted"),
+    mistake(
+        "/math-of-one-number",
+        crashes="only one element tensors can be converted",
+        written=r"\bmath\.|\b(exp|log|sqrt)\(",
+    ),
     mistake(
         "/softmax-already",
         {"scale": lambda z, q, k, h: (z / math.sqrt(q.size(-1))).softmax(-1)},

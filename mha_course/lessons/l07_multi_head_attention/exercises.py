@@ -342,6 +342,7 @@ MISTAKES = [
         r"'((num|n)_?heads?|heads|h|d_model|(head_dim|d_head|d_k)|(q|k|v|out)_proj)'|"
         # A Linear with another name is there, but misnamed.
         r"there is no \w+\.weight: the module has (no parameters, |((q|k|v|out)_proj\.\w+, )+)and ",
+        written=r"^(?!self\.\w+ ?= )",  # in __init__ a name is misspelt, not forgotten
         only=("MultiHeadAttention",),
     ),
     mistake("own-parameters", stage="repeat", only=("MultiHeadAttention",)),

@@ -242,7 +242,11 @@ MISTAKES = [
     mistake("softmax-log/words", share=lambda z: z.log_softmax(-1)),
     mistake("softmax-twice/words", share=lambda z: z.softmax(-1).softmax(-1)),
     mistake("/word-drawn", stage="repeat", only=("next_token_probabilities",)),
-    mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
+    mistake(
+        "top-k-none",
+        crashes=r"NoneType(?s:.*) without \['",
+        only=("next_token_probabilities",),
+    ),
     mistake("ratio-inverted", accept=lambda p, q, u: u < q / p),
     mistake("always-accepts", accept=[lambda p, q, u: True, lambda p, q, u: p > 0]),
     mistake("dice-ignored", accept=[lambda p, q, u: p >= q, lambda p, q, u: p > q]),
