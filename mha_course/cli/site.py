@@ -43,6 +43,7 @@ _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
     "stroke='%230b7285' stroke-width='2.4'%3E%3Cpath d='M2 13C2 1 14 1 14 13'/%3E%3C/svg%3E"
 )
+_HOME = '<a href="index.html">Multi-head attention<span>, step by step</span></a>'
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -55,7 +56,7 @@ _PAGE = """<!doctype html>
 <meta property="og:image" content="{card}"><link rel="icon" href="{icon}">
 <style>{style}</style></head><body>
 <a class="skip" href="#text">Skip to the text</a>
-<header class="masthead"><a href="index.html">Multi-head attention<span>, step by step</span></a>
+<header class="masthead">{home}
 <details class="lessons">
 <summary title="Search (/)">Lessons<span hidden> and search</span></summary><div>
 <input type="search" hidden placeholder="Search all lessons" aria-label="Search"><output></output>
@@ -69,11 +70,18 @@ _PAGE = """<!doctype html>
 
 
 def document(
-    pages: Sequence[Page], title: str, text: str, body: str, views: rendering.Views, url: str
+    pages: Sequence[Page],
+    title: str,
+    text: str,
+    body: str,
+    views: rendering.Views,
+    url: str,
+    home: str = _HOME,
 ) -> str:
     """Join a body with the navigation and the scripts that draw its widgets.
 
-    Args: text and url are for search engines and previews; the card is next to the page.
+    Args: text and url are for search engines and previews; the card is next to the page; home is
+        the first link at its top.
     """
     links = {f"{page.name}.html": page.title for page in pages}
     links |= {SUMMARY: "Part I on one sheet", launch.repository(): "Get the course"}
@@ -88,6 +96,7 @@ def document(
         card=escape(url.rpartition("/")[0] + f"/{CARD}"),
         icon=_ICON,
         style="\n".join([*sheets, rendering.styles(), *(view["css"] for view in named)]),
+        home=home,
         lessons="".join(rows),
         body=re.sub('<th(?: scope="col")?([^>]*)></th>', r"<td\1></td>", body),  # heads nothing
         script="\n".join([*map(rendering.script_of, named), script]),
@@ -178,7 +187,10 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with interactive pictures."
     views = [view for page in featured.values() for view in page.views[:1]]
-    written = document(pages, NAME, text, body, views, address)
+    begin = _start(
+        pages[0]
+    )  # in sight above the picture, too; the course's name is the title below
+    written = document(pages, NAME, text, body, views, address, begin)
     (folder / "index.html").write_text(written, encoding="utf-8")
     search.write(pages, folder)
 
@@ -186,7 +198,7 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
 def _opening(featured: Mapping[str, Page], first: Page) -> str:
     """Write the top of the index: the whole pass, which plays once, and the first explorer."""
     html = ""
-    links = f'<a class="start" href="{first.name}.html">Start lesson {int(first.name[:2])}</a>'
+    links = _start(first)
     if WHOLE_PASS in featured:
         scene = _first_figure(featured[WHOLE_PASS])
         html += (
@@ -205,6 +217,10 @@ def _opening(featured: Mapping[str, Page], first: Page) -> str:
             f"</p>{_first_figure(featured[FIRST])}"
         )
     return html
+
+
+def _start(first: Page) -> str:
+    return f'<a class="start" href="{first.name}.html">Start lesson {int(first.name[:2])}</a>'
 
 
 def _first_figure(page: Page) -> str:
