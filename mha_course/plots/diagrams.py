@@ -41,7 +41,8 @@ def box(
     ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, zorder=zorder, **style))
     x = corner[0] + width / 2
     y = corner[1] + height / 2
-    ink = ON_COLOR if color not in (None, QUIET) else INK
+    # White and grey turn dark on a dark page, and what is written there has to turn with them.
+    ink = INK if color in (None, QUIET, "white", "#ffffff") else ON_COLOR
     words: dict[str, Any] = {"fontsize": fontsize, "color": ink, "zorder": zorder + 2}
     ax.text(x, y, text, ha="center", va="center", **words)
 

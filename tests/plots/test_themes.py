@@ -15,12 +15,14 @@ from PIL import Image
 from mha_course import plots
 from mha_course.cli import authoring
 from mha_course.errors import ShapeError
+from mha_course.lessons.l13_encoder_block.pictures import block_wirings
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 
 NUMBERS = torch.linspace(-2, 2, 36).view(6, 6)
 PICTURES = {
     "pipeline": plots.pipeline,
+    "block": block_wirings,
     "bars": lambda: plots.bars([1, -2], ["it", "cat"], highlight=["it"], unit="weight"),
     "product": lambda: plots.product(
         plots.Matrix("q", 5, 6, ("T", "D")),
