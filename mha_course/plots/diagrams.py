@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from mha_course.colours import ACCENT, INK, ON_COLOR, QUIET, STREAMS, axis_colour
+from mha_course.colours import ACCENT, INK, ON_COLOR, PAPER, QUIET, STREAMS, axis_colour
 from mha_course.plots.figures import LARGE, SMALL, TEXT, TITLE, new_figure
 
 Point = tuple[float, float]
@@ -42,7 +42,7 @@ def box(
     x = corner[0] + width / 2
     y = corner[1] + height / 2
     # White and grey turn dark on a dark page, and what is written there has to turn with them.
-    ink = INK if color in (None, QUIET, "white", "#ffffff") else ON_COLOR
+    ink = INK if color in (None, QUIET, PAPER) else ON_COLOR
     words: dict[str, Any] = {"fontsize": fontsize, "color": ink, "zorder": zorder + 2}
     ax.text(x, y, text, ha="center", va="center", **words)
 

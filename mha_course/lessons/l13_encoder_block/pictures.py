@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mha_course import plots
-from mha_course.colours import ACCENT, INK, QUIET
+from mha_course.colours import ACCENT, INK, PAPER, QUIET
 from mha_course.plots.diagrams import box
 from mha_course.plots.figures import SMALL, TEXT, figure_of
 
@@ -84,7 +84,7 @@ def _draw_box(ax: Axes, middle: tuple[int, int], width: int, height: int, name: 
     """Draw a box over the lines."""
     x, y = middle
     corner = (x - width / 2, y - height / 2)
-    box(ax, corner, width, height, name, color="white", edge=INK, rounding=13, zorder=2)
+    box(ax, corner, width, height, name, color=PAPER, edge=INK, rounding=13, zorder=2)
 
 
 def norm_groups(groups: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
