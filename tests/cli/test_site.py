@@ -281,7 +281,7 @@ def test_a_phone_leads_from_the_index_to_lesson_1(tmp_path, offline_page):
     site.build(["00", "01"], tmp_path, ADDRESS)
     phone = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
     page = offline_page(tmp_path / "index.html", **phone)
-    page.get_by_role("link", name="Start lesson 0").tap()
+    page.get_by_role("link", name="Start lesson 0").first.tap()
     words = page.locator(".mha-arcs").first.locator(".word")
     words.first.wait_for()
     edges = words.evaluate_all("words => words.map((one) => one.getBoundingClientRect())")
