@@ -67,6 +67,7 @@ DARK = {
     PAPER: "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
     "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
     "#858c99": "#858c99", FADED: FADED, ON_COLOR: ON_COLOR, ACCENT_BEHIND: "#4a3a18",
+    NOTE: "#a3adb8",
 }  # fmt: skip
 SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
 SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")

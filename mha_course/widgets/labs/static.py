@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from mha_course import plots
-from mha_course.colours import NOTE, PAPER
+from mha_course.colours import DARK_ON_CELL, EDGE, NOTE, PAPER
 from mha_course.markup import shorten
 from mha_course.plots.figures import SMALL, TEXT, TITLE
 from mha_course.plots.scales import Scale
@@ -179,6 +179,8 @@ def _shares(ax: Axes, panel: Panel) -> None:
             if segment["value"] > 0.08 + 0.018 * len(segment["name"]):
                 words = f"{segment['name']} {segment['value']:.2f}"
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
+                # What is left over turns dark on a dark page; other parts keep their colours.
+                inside["color"] = plots.INK if segment["color"] == EDGE else DARK_ON_CELL
                 ax.text(start + 0.01, n, words, **inside, **style)
             start += segment["value"]
         if row["mark"] is not None:
