@@ -103,7 +103,8 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:
         ax.xaxis.set_label_position("bottom")
-        ax.set_xlabel(f"■ {panel['on']}   □ {panel['off']}", fontsize=SMALL)
+        empty = "□" if mask is None else "▨"
+        ax.set_xlabel(f"■ {panel['on']}   {empty} {panel['off']}", fontsize=SMALL)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
