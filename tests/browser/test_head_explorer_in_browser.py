@@ -393,6 +393,23 @@ def test_nothing_sticks_out_at_any_width(show, draw, width, scheme):
         assert page.evaluate(f"{look}.color !== {look}.backgroundColor")
 
 
+def test_a_sentence_gets_as_wide_as_it_is_and_as_narrow(show, draw):
+    given = weights(draw, 4, 15, 15)
+    page = show(HeadExplorer(given, queries=SENTENCE.split()), unfolded=False, width=1280)
+    fits = "(arcs) => arcs.scrollWidth <= arcs.clientWidth"
+    page.set_viewport_size({"width": 360, "height": 900})
+    page.wait_for_selector(".upright")
+    assert page.locator(".mha-arcs").evaluate(fits)
+    for times in (2, 1):
+        words = SENTENCE.split() * times
+        explorer = HeadExplorer(weights(draw, 4, len(words), len(words)), queries=words)
+        page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
+                      standalone(explorer, {})["state"])  # fmt: skip
+        come = "n => document.querySelectorAll('.word').length === n"
+        page.wait_for_function(come, arg=len(words))
+        assert page.locator(".mha-arcs").evaluate(fits) == (times == 1)
+
+
 @pytest.mark.parametrize("width", [500, 1280])
 def test_512_tokens_can_be_pointed_at(show, width):
     given = torch.full((2, 512, 512), 0.0)
