@@ -366,6 +366,10 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     for key, (row, column) in zip(keys, cells, strict=True):
         press(page, key)
         assert said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {given[0, row, column]:.2f}"
+    page.evaluate("document.body.style.height = '4000px'")
+    for key, row in ((" ", 0), ("ArrowDown", 0), ("Enter", 1), ("ArrowUp", 1), (" ", 0)):
+        press(page, key)
+        assert page.evaluate("[model.get('row'), scrollY]") == [row, 0]
     press(page, "PageDown")
     assert page.locator(".title b").inner_text() == "head 1"
     press(page, "Escape")
