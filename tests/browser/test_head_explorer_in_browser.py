@@ -461,11 +461,37 @@ def test_the_field_stands_right_above_the_arcs_and_nothing_overlaps(show, draw, 
                 or one["y"] + one["height"] <= other["y"] + 0.5
             )
             assert apart, (one, other)
-    assert arcs_["y"] - field["y"] - field["height"] < 40
+    # on a phone two lines are kept for messages
+    assert arcs_["y"] - field["y"] - field["height"] < (50 if width < 440 else 40)
     assert (abs(field["y"] - turn["y"]) < 8) == (width > 820)  # beside each other
     cut = page.locator(".top input").evaluate("field => field.scrollWidth > field.clientWidth")
     assert cut == (width < 640)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_on_a_phone_messages_have_room_and_nothing_jumps(show, draw):
+    given = weights(draw, 4, 15, 15)
+    explorer = heard(given, queries=SENTENCE.split(), recompute=lambda sentence: given)
+    explorer.state = {**explorer.state, "source": "These numbers are the course's."}
+    page = show(explorer, unfolded=False, width=290)
+    boxes = """() => ['.mha-heads', '.stage', '.trouble', '.said'].map((name) =>
+      document.querySelector(name).getBoundingClientRect().toJSON())"""
+    tell = "(trouble) => model.set('state', { ...model.get('state'), source: '', trouble })"
+    page.evaluate(tell, "")
+    root, stage, *_ = page.evaluate(boxes)
+    page.evaluate(tell, "“cta” is not one of the 127 words that can be read; near ones: cat")
+    page.locator(".trouble.bad").wait_for()
+    new_root, new_stage, *_ = page.evaluate(boxes)
+    assert (new_root["height"], new_stage["y"]) == (root["height"], stage["y"])
+    page.evaluate(tell.replace("''", "'These numbers are the course’s.'"), "word " * 40)
+    *_, trouble, messages = page.evaluate(boxes)
+    assert trouble["width"] == messages["width"]
+    height = page.locator(".mha-heads").bounding_box()["height"]
+    page.locator(".turn").press("Enter")
+    page.wait_for_function("!document.querySelector('.turning')")
+    assert page.locator(".mha-heads").bounding_box()["height"] == height
+    cut = "(nodes) => nodes.filter((node) => node.scrollWidth > node.clientWidth).length"
+    assert page.locator(".head, .head small").evaluate_all(cut) == 0
 
 
 def test_the_field_is_the_first_that_tab_reaches_and_escape_leaves_it(show, draw):
