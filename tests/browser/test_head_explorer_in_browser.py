@@ -401,9 +401,12 @@ def test_a_sentence_gets_as_wide_as_it_is_and_as_narrow(show, draw):
     given = weights(draw, 4, 15, 15)
     page = show(HeadExplorer(given, queries=SENTENCE.split()), unfolded=False, width=1280)
     fits = "(arcs) => arcs.scrollWidth <= arcs.clientWidth"
-    page.set_viewport_size({"width": 360, "height": 900})
-    page.wait_for_selector(".upright")
-    assert page.locator(".mha-arcs").evaluate(fits)
+    for width in (360, 290):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function("width => document.body.clientWidth === width - 16", arg=width)
+        page.wait_for_selector(".upright")
+        page.wait_for_timeout(60)
+        assert page.locator(".mha-arcs").evaluate(fits)
     for times in (2, 1):
         words = SENTENCE.split() * times
         explorer = HeadExplorer(weights(draw, 4, len(words), len(words)), queries=words)
