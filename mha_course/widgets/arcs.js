@@ -54,14 +54,17 @@ const curveBetween = (from, to, top, bottom) =>
 class Line {
   node = make("div", "words");
   buttons = [];
-  constructor(press) {
+  /** `svg` is laid out together with the words, which it must not widen. */
+  constructor(press, svg) {
     this.press = press;
+    this.svg = svg;
   }
   /** Write words, as large as fits, upright where they do not; return whether anything moved. */
   write(words, width) {
     const key = `${width} ${JSON.stringify(words)}`;
     if (key === this.key) return false;
     this.key = key;
+    setAttributes(this.svg, { width }); // until it is known how wide the words are
     this.buttons = words.map((word, i) => {
       const button = makeButton("word", "", () => this.press(i));
       button.append(make("span", "", isolateWord(word, LONGEST)), make("small"));
@@ -108,8 +111,8 @@ export class Arcs {
 
   constructor({ onHover, onFollow }) {
     this.onFollow = onFollow;
-    this.keyLine = new Line(onFollow);
-    this.queryLine = new Line(onFollow);
+    this.keyLine = new Line(onFollow, this.svg);
+    this.queryLine = new Line(onFollow, this.svg);
     const sheet = make("div", "sheet", this.queryLine.node, this.svg, this.keyLine.node);
     this.node = make("div", { className: "mha-arcs", role: "group" }, sheet);
     const indexAt = (event) => event.target.closest?.(".queries > .word")?.dataset.index;

@@ -46,9 +46,16 @@ const leaves = (event) =>
   ["Tab", "Escape"].includes(event.key) ||
   (event.shiftKey && event.key === "Enter");
 
+/** Keep Space from scrolling the page away, where it does nothing else, as on a slider. */
+function holdPage(event, node) {
+  const answers = 'button, summary, select, textarea, input:not([type="range"])';
+  if (event.key === " " && !hasModifier(event) && !node.matches(answers)) event.preventDefault();
+}
+
 /** Keep keys from JupyterLab, which would take them for commands: x cuts the cell. */
 export function keepKeys(root) {
   root.addEventListener("keydown", (event) => {
+    holdPage(event, event.target);
     if (!leaves(event)) event.stopPropagation();
   });
 }
@@ -66,7 +73,10 @@ export function catchKeys(root, answer) {
     if (ours) {
       event.preventDefault();
       event.stopImmediatePropagation(); // what holds this picture also listens on the window
-    } else if (!leaves(event)) event.stopPropagation();
+    } else {
+      holdPage(event, path[0]);
+      if (!leaves(event)) event.stopPropagation();
+    }
   }
   window.addEventListener("keydown", press, true);
   return () => window.removeEventListener("keydown", press, true);

@@ -22,6 +22,7 @@ from mha_course.widgets.labs.panels import Panels
 
 FEW = 8  # values shown as buttons; more become a slider
 PICTURES = 150  # stored in a page without a kernel
+WHOLE = 480  # pixels up to which a picture shrinks to fit a phone; a wider one scrolls, to be read
 
 
 class Panel(Lab):
@@ -72,8 +73,9 @@ class Panel(Lab):
             picture, sentence = self._draw(**values)
             text = visible(" ".join(sentence.split()))
             self._svg = plots.svg(picture)
-        width = f"--width: {display_width(self._svg)}px"
-        html = f'<div style="{width}">{image_html(self._svg, text)}</div>'
+        width = display_width(self._svg)
+        least = 0 if width <= WHOLE else width  # see lab.css
+        html = f'<div style="--width: {least}px">{image_html(self._svg, text)}</div>'
         return ({"kind": "picture", "title": "", "note": "", "html": html},), text
 
     @traitlets.observe("event")

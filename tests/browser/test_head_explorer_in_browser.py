@@ -366,6 +366,10 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     for key, (row, column) in zip(keys, cells, strict=True):
         press(page, key)
         assert said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {given[0, row, column]:.2f}"
+    page.evaluate("document.body.style.height = '4000px'")
+    for key, row in ((" ", 0), ("ArrowDown", 0), ("Enter", 1), ("ArrowUp", 1), (" ", 0)):
+        press(page, key)
+        assert page.evaluate("[model.get('row'), scrollY]") == [row, 0]
     press(page, "PageDown")
     assert page.locator(".title b").inner_text() == "head 1"
     press(page, "Escape")
@@ -391,6 +395,26 @@ def test_nothing_sticks_out_at_any_width(show, draw, width, scheme):
         assert right <= page.locator(".paper").bounding_box()["width"]
         look = "getComputedStyle(document.querySelector('.mha-heads'))"
         assert page.evaluate(f"{look}.color !== {look}.backgroundColor")
+
+
+def test_a_sentence_gets_as_wide_as_it_is_and_as_narrow(show, draw):
+    given = weights(draw, 4, 15, 15)
+    page = show(HeadExplorer(given, queries=SENTENCE.split()), unfolded=False, width=1280)
+    fits = "(arcs) => arcs.scrollWidth <= arcs.clientWidth"
+    for width in (360, 290):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function("width => document.body.clientWidth === width - 16", arg=width)
+        page.wait_for_selector(".upright")
+        page.wait_for_timeout(60)
+        assert page.locator(".mha-arcs").evaluate(fits)
+    for times in (2, 1):
+        words = SENTENCE.split() * times
+        explorer = HeadExplorer(weights(draw, 4, len(words), len(words)), queries=words)
+        page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
+                      standalone(explorer, {})["state"])  # fmt: skip
+        come = "n => document.querySelectorAll('.word').length === n"
+        page.wait_for_function(come, arg=len(words))
+        assert page.locator(".mha-arcs").evaluate(fits) == (times == 1)
 
 
 @pytest.mark.parametrize("width", [500, 1280])
@@ -440,11 +464,37 @@ def test_the_field_stands_right_above_the_arcs_and_nothing_overlaps(show, draw, 
                 or one["y"] + one["height"] <= other["y"] + 0.5
             )
             assert apart, (one, other)
-    assert arcs_["y"] - field["y"] - field["height"] < 40
+    # on a phone two lines are kept for messages
+    assert arcs_["y"] - field["y"] - field["height"] < (50 if width < 440 else 40)
     assert (abs(field["y"] - turn["y"]) < 8) == (width > 820)  # beside each other
     cut = page.locator(".top input").evaluate("field => field.scrollWidth > field.clientWidth")
     assert cut == (width < 640)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_on_a_phone_messages_have_room_and_nothing_jumps(show, draw):
+    given = weights(draw, 4, 15, 15)
+    explorer = heard(given, queries=SENTENCE.split(), recompute=lambda sentence: given)
+    explorer.state = {**explorer.state, "source": "These numbers are the course's."}
+    page = show(explorer, unfolded=False, width=290)
+    boxes = """() => ['.mha-heads', '.stage', '.trouble', '.said'].map((name) =>
+      document.querySelector(name).getBoundingClientRect().toJSON())"""
+    tell = "(trouble) => model.set('state', { ...model.get('state'), source: '', trouble })"
+    page.evaluate(tell, "")
+    root, stage, *_ = page.evaluate(boxes)
+    page.evaluate(tell, "“cta” is not one of the 127 words that can be read; near ones: cat")
+    page.locator(".trouble.bad").wait_for()
+    new_root, new_stage, *_ = page.evaluate(boxes)
+    assert (new_root["height"], new_stage["y"]) == (root["height"], stage["y"])
+    page.evaluate(tell.replace("''", "'These numbers are the course’s.'"), "word " * 40)
+    *_, trouble, messages = page.evaluate(boxes)
+    assert trouble["width"] == messages["width"]
+    height = page.locator(".mha-heads").bounding_box()["height"]
+    page.locator(".turn").press("Enter")
+    page.wait_for_function("!document.querySelector('.turning')")
+    assert page.locator(".mha-heads").bounding_box()["height"] == height
+    cut = "(nodes) => nodes.filter((node) => node.scrollWidth > node.clientWidth).length"
+    assert page.locator(".head, .head small").evaluate_all(cut) == 0
 
 
 def test_the_field_is_the_first_that_tab_reaches_and_escape_leaves_it(show, draw):

@@ -2,7 +2,12 @@
 
 import string
 
+import pytest
+import torch
+from labs import LABS
 from widget_cases import CASES, START
+
+from mha_course.widgets import HeadExplorer
 
 KEYS = [*string.ascii_lowercase, *string.digits, "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]
 KEYS += ["Home", "End", "Enter"]
@@ -46,3 +51,18 @@ def test_every_letter_digit_and_arrow_on_every_control(lab_page):
                     page.keyboard.press("Escape")
                     before = page.evaluate(NOTEBOOK)
     assert reached == {}
+
+
+@pytest.mark.parametrize("name", ["HeadExplorer", "PlaneLab", "ScalingLab"])
+def test_space_scrolls_the_page_from_no_control(name, widget_page):
+    widget = LABS[name]() if name in LABS else HeadExplorer(torch.eye(5))
+    page = widget_page(widget, height=500)
+    page.evaluate("document.body.style.height = '4000px'")
+    controls = page.locator("#one").evaluate(CONTROLS)
+    assert controls
+    for control in controls:
+        page.evaluate("(name) => controls[name].focus({ preventScroll: true })", control)
+        before = page.evaluate("scrollY")
+        page.keyboard.press(" ")
+        page.wait_for_timeout(200)  # in which a page scrolls smoothly
+        assert page.evaluate("scrollY") == before, control

@@ -33,11 +33,17 @@ function chooseHead(explorer, { key }) {
   return Boolean(step);
 }
 
+/** Follow the row that the arrow keys have reached, as a click on its cell does. */
+function followCursor(explorer) {
+  if (explorer.cursor) explorer.put({ row: explorer.cursor.row });
+}
+
 /** Answer to a key in the large picture, and say whether it was one of ours. */
 export function pressLarge(explorer, event) {
   const { key } = event;
   const cell = neighbour(key, { row: 0, column: 0, ...explorer.cursor }, explorer.maps);
   if (cell) explorer.point({ cursor: cell, hover: null });
+  else if ([" ", "Enter"].includes(key)) followCursor(explorer); // or Space would scroll the page
   else if (key === "Escape") explorer.point({ cursor: null });
   else return chooseHead(explorer, event);
   return true;

@@ -226,7 +226,7 @@ class Explorer extends Stage {
     );
     this.notes.replaceChildren(...notes);
     const help =
-      "Arrow keys move, Home and End, Page Up and Page Down choose a head, Escape leaves.";
+      "Arrow keys move, Home and End, Space follows the row, Page Up and Page Down choose a head, Escape leaves.";
     this.surface.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
     this.point({});
   }
