@@ -122,7 +122,7 @@ def shapes_of(arguments: Sequence[Any]) -> str:
 
 
 def last_line(entry: TracebackType | None) -> Line | None:
-    """Return the learner's last line."""
+    """Return the innermost line of the learner's code that was running."""
     last = None
     for frame, number in walk_tb(entry):
         code = frame.f_code
