@@ -100,7 +100,7 @@ class AblationLab(Lab):
         text = f"All heads on: {', '.join(best)}."
         if off:
             heads = ", ".join(word for _, word in off)
-            title = f"the hidden word without {heads if len(off) < 3 else f'{len(off)} heads'}"
+            title = f"the hidden word without {heads if len(off) == 1 else f'{len(off)} heads'}"
             text = f"Without {heads}: {', '.join(best)}; {changed} of {len(best)} guesses change."
         return (shares(title, rows, note=note),), text
 
