@@ -118,7 +118,7 @@ function slideOf({ heading, title }, number) {
 
 /** Move everything back to the page, at the point where the slides were. */
 function leave() {
-  const here = slides[at].querySelector("[data-slide]");
+  const here = slides[at].querySelector("[data-slide]:not([data-alone])"); // what is seen on the page
   slides.forEach((slide) => reveal(slide, false));
   growing.disconnect();
   marks.forEach((mark, block) => mark.replaceWith(block));
