@@ -7,7 +7,8 @@ const COLUMN = matchMedia("(max-width: 960px), (max-height: 540px)"); // as in p
 const CONTROLS = "a, summary, input, select, dialog"; // have keys and touches of their own
 const STAGE = `<main></main>
   <footer><span></span><button data-does="ArrowLeft" aria-label="Back">‹</button>
-  <output></output><button data-does="ArrowRight" aria-label="Next">›</button></footer>
+  <output></output><button data-does="ArrowRight" aria-label="Next">›</button>
+  <button data-does="p" aria-label="Back to the page">×</button></footer>
   <i class="progress"></i>
   <dialog><form method="dialog"><label>Go to slide <input type="number" min="1"></label>
   <button>OK</button><dl><dt>→ ↓ space PageDown<dd>on, or show what waits<dt>← ↑ PageUp<dd>back
@@ -117,7 +118,7 @@ function slideOf({ heading, title }, number) {
 
 /** Move everything back to the page, at the point where the slides were. */
 function leave() {
-  const here = slides[at].querySelector("[data-slide]");
+  const here = slides[at].querySelector("[data-slide]:not([data-alone])"); // what is seen on the page
   slides.forEach((slide) => reveal(slide, false));
   growing.disconnect();
   marks.forEach((mark, block) => mark.replaceWith(block));

@@ -205,14 +205,13 @@ def _opening(featured: Mapping[str, Page], first: Page) -> str:
             "<p>One sentence on its way through a small trained model, with the words on the left. "
             "Watch how <em>it</em> finds out that it stands for <em>cat</em>.</p>"
             f"{scene.replace('<div', '<div data-plays', 1)}"
-            "<p>Your turn: click a word to follow it, or point at a number to see what it is made "
-            "of.</p>"
+            "<p>Your turn: choose a word to follow it, or a number to see what it is made of.</p>"
         )
         links += f'<a href="{WHOLE_PASS}.html">How the whole pass works: lesson 7</a>'
     html += f'<p class="badges">{links}</p>'
     if FIRST in featured:
         html += (
-            "<h2>Try another sentence</h2><p>The same model answers in this page. Point at a word "
+            "<h2>Try another sentence</h2><p>The same model answers in this page. Choose a word "
             "to see where it looks. Then swap <em>cat</em> and <em>dogs</em>, or type a sentence."
             f"</p>{_first_figure(featured[FIRST])}"
         )

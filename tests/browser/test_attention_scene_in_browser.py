@@ -176,6 +176,22 @@ def test_words_and_heads_are_followed_by_click_menu_and_button(show):
     assert page.locator(".mha-scene b").count() == 0  # a word is not HTML
 
 
+def test_a_finger_chooses_a_number_which_stays_until_another_is_chosen(show):
+    page = show(has_touch=True)
+    readout = page.locator(".readout")
+    page.touchscreen.tap(*place(page, "q", 3, 1, 2))
+    settle(page)
+    assert state(page) == [-1, 3, 2]
+    assert readout.inner_text().startswith("q of grey, number 2 of head 2: ")
+    page.locator("select.follow").select_option("3 <b>the</b>")
+    settle(page)
+    assert "q of <b>the</b> · k of " in readout.inner_text()  # what its stage looks into
+    page.touchscreen.tap(*place(page, "q", 3, 1, 2))
+    page.get_by_role("button", name="Next").tap()
+    page.wait_for_function("model.get('stage') === 0")
+    assert "number 2 of head 2" not in readout.inner_text()
+
+
 def test_the_walk_goes_by_keys_and_keeps_them_from_the_page(show):
     page = show()
     page.locator(".paper").focus()

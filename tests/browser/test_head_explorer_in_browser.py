@@ -175,6 +175,27 @@ def test_a_sentence_is_changed_without_typing(show):
     assert field.get_attribute("aria-invalid") == "false"
 
 
+@pytest.mark.parametrize("width", [360, 390, 620])
+def test_what_is_below_stays_whatever_word_is_followed(show, width):
+    look = Look()
+    explorer = HeadExplorer(
+        look(SENTENCE), queries=SENTENCE.split(), head=1, follow="it", recompute=look
+    )
+    page = show(explorer, unfolded=False, width=width, has_touch=True)
+    words = page.locator("button.word:visible")
+    tops = set()
+
+    def note():
+        tops.add((page.locator(".suggestions").bounding_box()["y"],
+                  page.locator(".side").bounding_box()["y"]))  # fmt: skip
+
+    note()
+    for place in range(words.count()):
+        words.nth(place).click()
+        note()
+    assert len(tops) == 1
+
+
 def visible(page, name):
     return page.locator(name).evaluate("node => getComputedStyle(node).visibility") == "visible"
 

@@ -264,6 +264,9 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
     box = page.locator("section.current").bounding_box()
     assert box["width"] == pytest.approx(1024, abs=1)
     assert page.evaluate("innerWidth") == 1024
+    page.get_by_role("button", name="Back to the page").tap()
+    assert page.locator(".stage").count() == 0
+    assert page.locator("article").is_visible()
 
 
 RULE = "slide_type is missing or unknown. expected one of slide, subslide, fragment, -, notes, skip"

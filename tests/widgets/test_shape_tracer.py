@@ -64,6 +64,17 @@ def said(page):
     return page.locator("#one .said").inner_text()
 
 
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_nothing_below_the_sentence_moves_from_step_to_step(show, reference, width):
+    page = show(reference, width=width)
+    body = page.locator("#one .body")
+    tops = set()
+    for step in reference.steps:
+        go(page, step.index)
+        tops.add(round(body.bounding_box()["y"]))
+    assert len(tops) == 1
+
+
 def test_a_step_in_words_and_its_line_lit(show, reference):
     page = show(reference)
     for step in reference.steps:

@@ -242,7 +242,7 @@ class Explorer extends Stage {
     this.highlight.replaceChildren(...(place ? drawMarked(this.plan, place) : []));
     if (this.maps.words) this.drawArcs(at, this.hover?.row ?? this.followed());
     const text = place ? readoutOf(this.maps, at, place) : "";
-    setText(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
+    setText(this.readout, text || "Choose a cell or a word to see its numbers.");
     this.speaker.speak(text);
   }
 

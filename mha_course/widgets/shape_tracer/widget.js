@@ -52,6 +52,11 @@ function makeLegend({ steps }) {
   return legend;
 }
 
+function sentenceOf({ op, name, form, storage }, at, { length }) {
+  const result = `${name || "a tensor"} of shape ${describe(form)}`;
+  return `Step ${at + 1} of ${length}: ${op} makes ${result}, ${storageWords(storage)}.`;
+}
+
 function render(context) {
   /** @type {TracerOptions} */
   const data = context.model.get("options");
@@ -70,6 +75,9 @@ function render(context) {
   const memory = make("details", "memory", summary); // as it was left, from step to step
   const spoken = make("p", "said");
   spoken.setAttribute("aria-live", "polite");
+  const sentences = steps.map(sentenceOf);
+  const longest = sentences.reduce((one, other) => (other.length > one.length ? other : one));
+  const sentence = make("div", "sentence", spoken, make("p", "longest", longest));
   const timeline = makeTimeline(data, go);
   const code = listing(data, go);
   const flow = new Flow(data, (i) => {
@@ -80,7 +88,7 @@ function render(context) {
   const body = make("div", "body", code.pane, stage);
   body.style.setProperty("--letters", lettersOf(data));
   const remarks = notes.map((note) => make("p", "note", note));
-  root.append(timeline.node, spoken, body, makeLegend(data), ...remarks);
+  root.append(timeline.node, sentence, body, makeLegend(data), ...remarks);
 
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function scrollTo(pill) {
@@ -96,9 +104,7 @@ function render(context) {
   function show(at) {
     const step = steps[at];
     timeline.mark(at);
-    const result = `${step.name || "a tensor"} of shape ${describe(step.form)}`;
-    const outcome = `${step.op} makes ${result}, ${storageWords(step.storage)}`;
-    setText(spoken, `Step ${at + 1} of ${steps.length}: ${outcome}.`);
+    setText(spoken, sentences[at]);
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
     memory.replaceChildren(summary, ...memoryOf(step));

@@ -60,7 +60,7 @@ class Scene extends Stage {
       words: WORDS,
     });
     this.words = make("select", "follow");
-    this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
+    this.words.addEventListener("change", () => this.follow({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
     this.heads = make("div", { className: "heads", role: "group", ariaLabel: "Head" });
     this.sentence = make("p", { className: "sentence", ariaLive: "polite" });
@@ -85,7 +85,7 @@ class Scene extends Stage {
     this.root.append(bar, this.sentence, this.paper, this.readout, this.speaker.node, below);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
-    this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));
+    this.paper.addEventListener("click", (event) => this.click(this.placeOf(event), event));
     this.paper.addEventListener("transitionend", () => this.soon()); // of its colour, in another theme
   }
 
@@ -147,7 +147,8 @@ class Scene extends Stage {
     this.soon();
   }
 
-  click(place) {
+  click(place, { pointerType }) {
+    if (pointerType === "touch") this.lookAt(place?.name ? place : null); // a finger cannot hover
     if (!place) return;
     const { name, row, head } = place;
     if (row !== undefined) this.put({ row: row === this.model.get("row") && !name ? -1 : row }); // unfollow
@@ -162,6 +163,12 @@ class Scene extends Stage {
     const size = (i) => Math.abs(this.steps.value(numbers, head, row, i));
     const sizes = indices(this.steps.widthOf(name)).map(size);
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
+  }
+
+  /** Follow another word or head, out of the number that was looked into. */
+  follow(values) {
+    this.cursor = null;
+    this.put(values);
   }
 
   lookAt(cursor) {
@@ -208,7 +215,7 @@ class Scene extends Stage {
     const { S, H, tokens } = this.steps;
     const option = (i) => new Option(`${i + 1} ${isolateWord(tokens[i], 16)}`, i);
     this.words.replaceChildren(new Option("no word", -1), ...indices(S).map(option));
-    const button = (head) => makeButton("", `${head}`, () => this.put({ head }), `head ${head}`);
+    const button = (head) => makeButton("", `${head}`, () => this.follow({ head }), `head ${head}`);
     this.heads.replaceChildren(make("span", "", "Head"), ...indices(H).map(button));
     this.soon();
   }
