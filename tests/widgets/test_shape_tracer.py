@@ -72,6 +72,8 @@ def test_nothing_below_the_sentence_moves_from_step_to_step(show, reference, wid
     for step in reference.steps:
         go(page, step.index)
         tops.add(round(body.bounding_box()["y"]))
+    page.locator("#one .play").click()
+    tops.add(round(body.bounding_box()["y"]))
     assert len(tops) == 1
 
 
