@@ -43,7 +43,8 @@ export function pressLarge(explorer, event) {
   const { key } = event;
   const cell = neighbour(key, { row: 0, column: 0, ...explorer.cursor }, explorer.maps);
   if (cell) explorer.point({ cursor: cell, hover: null });
-  else if ([" ", "Enter"].includes(key)) followCursor(explorer); // or Space would scroll the page
+  else if ([" ", "Enter"].includes(key))
+    followCursor(explorer); // or Space would scroll the page
   else if (key === "Escape") explorer.point({ cursor: null });
   else return chooseHead(explorer, event);
   return true;

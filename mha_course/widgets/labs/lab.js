@@ -46,7 +46,8 @@ function makePanel(panel, tools) {
   const place = make("div");
   const legend = make("p", "note");
   const entry = (mark, words) => make("span", "", make("i", mark), ` ${words}`);
-  if (panel.on) legend.append(entry("yes", panel.on), entry(panel.hidden ? "hatched" : "no", panel.off));
+  if (panel.on)
+    legend.append(entry("yes", panel.on), entry(panel.hidden ? "hatched" : "no", panel.off));
   const note = make("p", "note");
   const size = sizeOf(panel);
   const node = make("figure", `panel ${panel.kind} ${size}`, title, place, legend, note);
