@@ -14,7 +14,7 @@ from mha_course.widgets.labs.ablation import LEAST, SENTENCES
     ("layer", "off", "label"),
     [
         (None, [], "all heads on"),
-        (None, [(0, 3), (1, 1)], "without L0 H3, L1 H1"),
+        (None, [(0, 3), (1, 1)], "without 2 heads"),
         (1, [(1, 1)], "without head 1"),
     ],
 )
