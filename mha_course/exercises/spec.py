@@ -205,6 +205,10 @@ class Mistake:
         return [change for change in self.changes if set(change) <= steps]
 
 
+# What crashes.py writes of an error where the learner's line names an argument that is None.
+NOT_GIVEN = r"NoneType(?s:.*) without \['"
+
+
 def mistake(
     key: str,
     *changes: Change,

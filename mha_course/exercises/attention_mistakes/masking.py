@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.attention_mistakes.projection import identity
 from mha_course.exercises.attention_mistakes.weights import WITH_MASK
-from mha_course.exercises.spec import Change, Function, mistake
+from mha_course.exercises.spec import NOT_GIVEN, Change, Function, mistake
 
 
 def _fill(value: float) -> Function:
@@ -75,7 +75,7 @@ MASKS = [
         {"empty": identity},
         _uncleaned(lambda z, m: z + ~m * -1e9),
     ),
-    mistake("mask-none", crashes=r"NoneType(?s:.*) without \['", only=WITH_MASK),
+    mistake("mask-none", crashes=NOT_GIVEN, only=WITH_MASK),
     mistake(
         "truth-of-a-mask",
         crashes="Boolean value of Tensor",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, Draw, S, draw
-from mha_course.exercises.spec import Exercise, Lesson, mistake
+from mha_course.exercises.spec import NOT_GIVEN, Exercise, Lesson, mistake
 from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
 from mha_course.lessons.l15_language_model.speculation import accept_or_redraw
 
@@ -242,11 +242,7 @@ MISTAKES = [
     mistake("softmax-log/words", share=lambda z: z.log_softmax(-1)),
     mistake("softmax-twice/words", share=lambda z: z.softmax(-1).softmax(-1)),
     mistake("/word-drawn", stage="repeat", only=("next_token_probabilities",)),
-    mistake(
-        "top-k-none",
-        crashes=r"NoneType(?s:.*) without \['",
-        only=("next_token_probabilities",),
-    ),
+    mistake("top-k-none", crashes=NOT_GIVEN, only=("next_token_probabilities",)),
     mistake("ratio-inverted", accept=lambda p, q, u: u < q / p),
     mistake("always-accepts", accept=[lambda p, q, u: True, lambda p, q, u: p > 0]),
     mistake("dice-ignored", accept=[lambda p, q, u: p >= q, lambda p, q, u: p > q]),

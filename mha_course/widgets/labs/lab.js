@@ -26,9 +26,9 @@ import { KINDS } from "./panels.js";
  */
 
 const NARROW = 600; // pixels, below which a sentence may need one line more than at first
-const LINE = 21; // pixels, as in lab.css
 
-const keepHeight = (node, more = 0) => (node.style.minHeight = `${node.offsetHeight + more}px`);
+const keepHeight = (node, lines = 0) =>
+  (node.style.minHeight = `calc(${node.offsetHeight}px + ${lines}lh)`);
 
 const sizeOf = (panel) => panel.size ?? "big";
 
@@ -165,7 +165,7 @@ export function renderLab({ model, el }, kinds, { compute } = {}) {
     drawnWidth = width;
     for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
-    keepHeight(sentence, width < NARROW ? LINE : 0);
+    keepHeight(sentence, width < NARROW ? 1 : 0);
     keepHeight(boards.node);
   });
   read("", false);
